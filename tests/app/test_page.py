@@ -19,9 +19,12 @@ from gradstep.app.settings import DEFAULT, problem_of
 from gradstep.drawing import HUES
 from gradstep.typesetting import to_html
 
-STUDIES = re.compile(r"/api/(best|spectrum)$")
+#: What the page asks for at rest.
+STUDIES = ("best", "spectrum")
 #: The machine may be busy.
 PATIENCE = 60_000
+WINDOW = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
 
 
 class Page:
@@ -29,10 +32,10 @@ class Page:
 
     def __init__(self, browser, server, **options):
         self.address = server.address
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        self.context = browser.new_context(**{"viewport": WINDOW} | options)
         self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
-        self.requests, self.complaints = [], []
+        self.requests, self.complaints, self._held = [], [], None
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -42,16 +45,23 @@ class Page:
         if message.type in ("error", "warning") and "the server responded with a status of 422" not in message.text:
             self.complaints.append(message.text)
 
-    def open(self, fragment="", studies=False):
-        """Open the page; unless `studies`, its questions for optima and spectra wait, which cost seconds each."""
+    def open(self, fragment="", studies=()):
+        """Open the page; of its questions for optima and spectra, which cost seconds each, only `studies` are sent."""
         self.page.goto("about:blank")  # only the fragment may differ from the page before
-        self.page.unroute(STUDIES)
-        if not studies:
-            self.page.route(STUDIES, lambda route: None)
+        self.send(studies)
         self.requests.clear()
         self.page.goto(self.address + fragment)
         self.settled()
         return self.page
+
+    def send(self, studies):
+        """Send these questions from now on; the others wait for ever."""
+        if self._held is not None:
+            self.page.unroute(self._held)
+        waiting = [name for name in STUDIES if name not in studies]
+        self._held = re.compile(rf"/api/({'|'.join(waiting)})$") if waiting else None
+        if waiting:
+            self.page.route(self._held, lambda route: None)
 
     def settled(self):
         """Wait until the curves of the state are drawn."""
@@ -115,6 +125,35 @@ def watched(tab):
     tab.check()
 
 
+@pytest.fixture
+def sized(watched):
+    """Return a function: the same page in a window of another size."""
+
+    def resized(width, height):
+        watched.page.set_viewport_size({"width": width, "height": height})
+        return watched
+
+    yield resized
+    watched.page.set_viewport_size(WINDOW)
+
+
+@pytest.fixture(scope="module")
+def pocket(browser, server):
+    """Return a page on a phone that tests share."""
+    page = Page(browser, server, viewport=PHONE, has_touch=True)
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def phone(pocket):
+    """Return a page on a phone of this test alone."""
+    yield pocket
+    pocket.page.evaluate("localStorage.clear()")
+    pocket.page.goto("about:blank")
+    pocket.check()
+
+
 def error_at(problem):
     return gs.predict(problem_of(problem)).test_error
 
@@ -124,7 +163,7 @@ def changed(**fields):
 
 
 def test_first_sight(watched):
-    page = watched.open(studies=True)
+    page = watched.open(studies=STUDIES)
     assert "features are learned" in page.inner_text("#regime-title")
     assert "below the kernel bound" in page.inner_text("#regime-verdict")
     assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
@@ -147,7 +186,7 @@ def test_first_sight(watched):
 
 
 def test_the_spectrum_is_of_features_or_weights(watched):
-    page = watched.open(FAST, studies=True)
+    page = watched.open(FAST, studies=["spectrum"])
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
     assert "before" not in watched.traces("spectrum")
     page.select_option("#matrix", "weights")
@@ -161,7 +200,7 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     assert "spectrum=weights" in address
     page.select_option("#matrix", "features")
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
-    watched.open(address, studies=True)
+    watched.open(address, studies=["spectrum"])
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('Dashed: before the step.')")
     assert page.input_value("#matrix") == "weights"
     assert watched.traces("spectrum")["outliers"] == drawn["outliers"]
@@ -220,8 +259,8 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_slider_stays_where_it_is_while_it_is_dragged(browser, server, width):
-    watched = Page(browser, server, viewport={"width": width, "height": 844})
+def test_a_slider_stays_where_it_is_while_it_is_dragged(sized, width):
+    watched = sized(width, 844)
     page = watched.open(FAST)
     slider = page.locator("#ridge")
     slider.evaluate("(s) => s.scrollIntoView({ block: 'end' })")
@@ -241,7 +280,6 @@ def test_a_slider_stays_where_it_is_while_it_is_dragged(browser, server, width):
     page.mouse.up()
     for place in places:
         assert place == pytest.approx(box, abs=0.1)
-    watched.close()
 
 
 def test_choices(watched):
@@ -272,11 +310,12 @@ def test_choices(watched):
 
 
 def test_the_limit(watched):
-    page = watched.open(studies=True)
+    page = watched.open(studies=["spectrum"])
     page.check("#limit")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(d="inf")), rel=1e-3)
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('d = 1000')")
+    watched.send([])
     # Between 0 and 1/2 there is no theory in the limit: two places of the axis remain, and are seen as points.
     page.select_option("#axis", "alpha")
     watched.settled()
@@ -315,7 +354,7 @@ def test_every_axis(watched):
 
 
 def test_correlated_inputs_and_damping(watched):
-    page = watched.open(studies=True)
+    page = watched.open(studies=["spectrum"])
     assert page.locator("#eigenvalues").is_hidden()
     page.select_option("#law", "exponent")
     watched.settled()
@@ -338,6 +377,7 @@ def test_correlated_inputs_and_damping(watched):
     page.click("#theme")
     assert page.locator("#spectrum").is_hidden()
     assert page.locator("#spectrum-data tr").count() == 0
+    watched.send([])
     assert "power_law(0.5, 0.0, d=256)" in page.inner_text(".model [data-of=data]")
     # A heavier class has a larger bar.
     heights = [float(bar.get_attribute("height")) for bar in page.locator("#eigenvalues rect").all()]
@@ -787,7 +827,7 @@ def test_downloads(watched, tmp_path):
 
 
 def test_best_of_both(watched):
-    page = watched.open("#A.readout=constant&A.d=64", studies=True)
+    page = watched.open("#A.readout=constant&A.d=64", studies=["best"])
     before = watched.shown()
     page.click("#best-both")
     watched.until("document.querySelector('#best-both').textContent.startsWith('Set best')")
@@ -923,8 +963,8 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_phone_width_and_both_schemes(browser, server, scheme):
-    phone = Page(browser, server, viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
+def test_phone_width_and_both_schemes(phone, scheme):
+    phone.page.emulate_media(color_scheme=scheme)
     page = phone.open("#figure=fig1&B=wide&B.width=4&C=narrow&C.width=0.5")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     # The least that WCAG 2.2 asks for, contrast (1.4.3) and sizes (2.5.8).
@@ -953,13 +993,11 @@ def test_phone_width_and_both_schemes(browser, server, scheme):
     page.click("#theme")
     assert page.inner_text("#theme") == "Theme: dark"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 60
-    phone.close()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])
-def test_the_buttons_of_the_setting_are_in_sight(browser, server, width, height):
-    watched = Page(browser, server, viewport={"width": width, "height": height})
-    page = watched.open(FAST)
+def test_the_buttons_of_the_setting_are_in_sight(sized, width, height):
+    page = sized(width, height).open(FAST)
     for name in ("best-both", "reset"):
         box = page.locator(f"#{name}").bounding_box()
         assert box["y"] + box["height"] <= height
@@ -971,11 +1009,9 @@ def test_the_buttons_of_the_setting_are_in_sight(browser, server, width, height)
         inside = page.evaluate("document.activeElement.closest('.controls > :not(.finish)') !== null")
         if inside:
             assert page.evaluate("document.activeElement.getBoundingClientRect().bottom") <= above + 1
-    watched.close()
 
 
-def test_on_a_phone_the_focus_is_not_under_the_figure(browser, server):
-    phone = Page(browser, server, viewport={"width": 390, "height": 844}, has_touch=True)
+def test_on_a_phone_the_focus_is_not_under_the_figure(phone):
     page = phone.open(FAST)
     page.locator("#reset").focus()
     seen = []
@@ -991,12 +1027,11 @@ def test_on_a_phone_the_focus_is_not_under_the_figure(browser, server):
         seen.append(where)
     assert {"teacher", "n_step_kind"} <= {name for name, *_ in seen}
     assert [name for name, top, bottom in seen if top < bottom] == []
-    phone.close()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_a_preset_leaves_its_note_in_sight(browser, server, api, width, height):
-    watched = Page(browser, server, viewport={"width": width, "height": height})
+def test_a_preset_leaves_its_note_in_sight(sized, api, width, height):
+    watched = sized(width, height)
     page = watched.open(FAST)
     presets = [p for p in api.get("/api/start").json()["presets"] if p["shows"] in ("learned", "spectrum")]
     for preset in (presets[0], presets[-1]):
@@ -1010,7 +1045,6 @@ def test_a_preset_leaves_its_note_in_sight(browser, server, api, width, height):
     page.click("#preset-note .link")
     card = "learned" if presets[-1]["shows"] == "learned" else "spectrum"
     watched.until(f"document.querySelector('.card.{card}').getBoundingClientRect().bottom <= {height + 1}")
-    watched.close()
 
 
 def test_colours_are_those_of_the_figures(api):

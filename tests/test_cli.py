@@ -873,11 +873,12 @@ def test_sizes_of_a_sweep_may_be_multiples_of_its_dimension(tmp_path: Path) -> N
         'width = "1.5d"\nn_step = "2d"\nridge = "0.1d"\n'
     )
     path.write_text(text + "[over]\nn = [9, 16]\n[run]\nseeds = 0\n")
-    assert run("sweep", str(path), "--out", str(tmp_path / "out")).exit_code == 0
+    alone = ("--workers", "1")
+    assert run("sweep", str(path), "--out", str(tmp_path / "out"), *alone).exit_code == 0
     problem = json.loads((tmp_path / "out" / "sweep.json").read_text())["design"]["base"]
     assert [problem[name] for name in ("width", "n_step", "ridge")] == [{"per_d": r} for r in (1.5, 2.0, 0.1)]
     path.write_text(text + "n = 9\n[over]\nd = [8, 16]\n")
-    assert run("sweep", str(path), "--out", str(tmp_path / "other")).exit_code == 0
+    assert run("sweep", str(path), "--out", str(tmp_path / "other"), *alone).exit_code == 0
     collected = run_json("collect", str(tmp_path / "other"), "--out", str(tmp_path / "other.csv"))
     assert (collected["sizes"], collected["missing"]) == ({"d": 2}, 0)
 

@@ -40,12 +40,12 @@ def test_they_are_those_of_both_kinds_of_measurement():
     problems, progress = [PROBLEM, PROBLEM.replace(n=50)], []
     found = gs.compare(problems, 3, ridge=[0.1, 1.0], sources=True, progress=lambda *at: progress.append(at))
     assert tuple(found.sources) == ("test_error", "train_error")
+    drawn, expected = (gs.simulate(problems[1], 3, ridge=[0.1, 1.0], fit=fit) for fit in ("drawn", "expected"))
     for name, sources in found.sources.items():
         whole = found[name]
         np.testing.assert_allclose(sources.rows.difference + sources.fit.difference, whole.difference, atol=1e-12)
-        drawn = gs.simulate(problems[1], 3, ridge=[0.1, 1.0])[name]
-        expected = gs.simulate(problems[1], 3, ridge=[0.1, 1.0], fit="expected")[name]
-        np.testing.assert_allclose(sources.fit.difference[1], np.mean(drawn - expected, axis=0), rtol=1e-6, atol=1e-9)
+        off = np.mean(drawn[name] - expected[name], axis=0)
+        np.testing.assert_allclose(sources.fit.difference[1], off, rtol=1e-6, atol=1e-9)
     assert progress[-1][0] == progress[-1][1] == 2 * len(problems) * 2
     assert all(before <= after for (before, _), (after, _) in pairwise(progress))
     table = found.source_table()

@@ -313,7 +313,7 @@ TWO_LEVELS = gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])
 def test_best_damping_is_that_of_a_dense_scan(inputs, readout):
     problem = network(ridge=100.0, inputs=inputs, readout=readout)
     best = gs.tune(problem, over="damping")
-    dense = np.geomspace(1e-3, 1e3, 61)
+    dense = np.geomspace(1e-3, 1e3, 31)
     errors = [p.test_error for p in gs.predict_many(problem.replace(damping=float(x)) for x in dense)]
     at = int(np.argmin(errors))
     assert dense[at - 1] < best["damping"].value < dense[at + 1]

@@ -347,7 +347,7 @@ def test_a_deviation_falls_or_stays_or_its_errors_leave_it_open(
 
 
 def test_few_networks_are_not_sure_of_their_own_scatter() -> None:
-    problem = {**design()[0].problem(), "noise": 0.0}
+    problem = {**DESIGN[0].problem(), "noise": 0.0}
 
     def row(d: int, networks: int, mean: float, error: float) -> dict[str, Any]:
         values = {"theory": 1.1, "mean": mean, "error": error}

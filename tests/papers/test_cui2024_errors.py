@@ -144,7 +144,7 @@ def test_update_equations_in_the_notation_of_the_paper(
 @pytest.mark.parametrize("beta", [0.4, 1.0, 2.5])
 def test_bulk_traces(beta: float) -> None:
     """Against the spectrum of a drawn Wishart matrix, and the quadratic equation of the resolvent."""
-    d, v1_hat, v2_hat, lam = 1200, 0.7, 0.2, 0.1
+    d, v1_hat, v2_hat, lam = 600, 0.7, 0.2, 0.1
     generator = np.random.default_rng(4)
     bulk = np.linalg.eigvalsh(np.cov(generator.standard_normal((round(beta * d), d)), bias=True))
     inverse = 1 / (lam + v2_hat + v1_hat * bulk)

@@ -45,7 +45,7 @@ reproduce: .venv/.stamp-core ## draw theory over simulation of the real network;
 test: .venv/.stamp-test ## run the tests (a few minutes)
 	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not statistical" $(ARGS)
 
-test-statistical: .venv/.stamp-test ## run the slow comparisons with the real network, and properties on random examples
+test-statistical: .venv/.stamp-test ## run the slow comparisons, the rest of large grids, and properties on random examples
 	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "statistical or hypothesis" \
 	  --hypothesis-profile random $(ARGS)
 

@@ -171,6 +171,20 @@ def vocabularies(rounds: int) -> list[Row]:
     return rows
 
 
+def correlated(rounds: int) -> list[Row]:
+    """Time predictions for correlated inputs of 30 classes, with a plain and a damped step, over isotropic ones."""
+    rows = []
+    for readout, activation in (("constant", "tanh"), ("gaussian", "tanh"), ("constant", "relu"), ("gaussian", "relu")):
+        plain = problem(readout=readout, activation=activation)
+        correlated = plain.replace(inputs=gs.Inputs.power_law(0.4, 1.0, d=1000))
+        cases = {"isotropic": plain, "plain": correlated, "damped": correlated.replace(damping=0.1)}
+        times = timed({name: partial(cold, [one]) for name, one in cases.items()}, rounds)
+        for name in ("plain", "damped"):
+            label = f"predict, correlated inputs, {name} step, {readout} readout, {activation}, new tables"
+            rows.append(row(label, times[name].median, times["isotropic"].median, "isotropic inputs", target=3.0))
+    return rows
+
+
 def cold(posed: Sequence[gs.Problem]) -> list[gs.Prediction]:
     """Predict problems of which no table is known."""
     predict_module._prepared.cache_clear()
@@ -245,5 +259,6 @@ def run(*, quick: bool = False) -> list[Row]:
     return [
         *one_prediction(5 if quick else 51),
         *vocabularies(5 if quick else 11),
+        *correlated(5 if quick else 51),
         *limits(3 if quick else 7, 300 if quick else 2000),
     ]

@@ -118,7 +118,13 @@ def test_inputs_of_one_eigenvalue_are_isotropic():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"eta": 0.0}, {"eta": gs.Step(1.5, 0.5)}, {"activation": "softplus", "eta": gs.Step(1.5, 0.5)}]
+    "changes",
+    [
+        {"eta": 0.0},
+        {"eta": gs.Step(1.5, 0.5)},
+        {"activation": "softplus", "eta": gs.Step(1.5, 0.5)},
+        {"activation": "softplus", "eta": gs.Step(1.5, 0.5), "damping": 0.3},
+    ],
 )
 def test_the_loss_is_the_one_whose_slope_in_the_ridge_is_the_norm_of_the_readout(changes):
     problem = FINITE.replace(inputs=TWO_LEVELS, **changes)
@@ -139,6 +145,9 @@ def test_the_loss_is_the_one_whose_slope_in_the_ridge_is_the_norm_of_the_readout
         {"damping": 1.0, "n_step": 60, "readout": "gaussian"},
         {"damping": 0.1, "inputs": TWO_LEVELS, "n_step": 240},
         {"damping": 1.0, "inputs": TWO_LEVELS, "readout": "gaussian"},
+        {"damping": 0.1, "activation": "softplus", "teacher": "sin(1.5*x) + 0.5", "inputs": TWO_LEVELS},
+        {"damping": 1.0, "activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
+        {"damping": 0.3, "activation": "relu", "teacher": "sin(x) + 0.5", "readout": {1: 0.5, 2: 0.5}, "n_step": 240},
     ],
 )
 def test_real_networks(changes):
@@ -163,7 +172,6 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
     [
         (gs.predict_spread, {"damping": 1.0, "inputs": None}, "damping"),
         (gs.predict_spread, {"eta": 1.0}, "inputs"),
-        (gs.predict, {"damping": 1.0, "activation": "softplus"}, "activation"),
         (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),
         (gs.predict, {"output_scale": "1/sqrt(N)"}, "output_scale"),
@@ -291,10 +299,13 @@ def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one
     assert damped.test_error == pytest.approx(plain.test_error, rel=1e-5)
 
 
-@pytest.mark.parametrize("readout", ["constant", "gaussian", {-1: 0.3, 0.5: 0.3, 2: 0.4}])
-def test_in_the_limit_isotropic_correlated_and_hardly_damped_steps_are_one(readout):
-    # Three sets of equations: for any readout there is nothing that one has and another leaves out.
-    problem = LIMIT.replace(inputs=None, eta=gs.Step(1.0, 0.5), readout=readout)
+@pytest.mark.parametrize(
+    ("activation", "readout"),
+    [("tanh", "constant"), ("tanh", "gaussian"), ("tanh", {-1: 0.3, 0.5: 0.3, 2: 0.4}), ("softplus", "constant")],
+)
+def test_in_the_limit_isotropic_correlated_and_hardly_damped_steps_are_one(activation, readout):
+    # Three sets of equations: here there is nothing that one has and another leaves out.
+    problem = LIMIT.replace(inputs=None, eta=gs.Step(1.0, 0.5), readout=readout, activation=activation)
     found = gs.predict(problem)
     for changes in ({"inputs": gs.Inputs([1 + 1e-7, 1 - 1e-7])}, {"damping": 1e9}):
         other = gs.predict(problem.replace(**changes))
@@ -304,7 +315,8 @@ def test_in_the_limit_isotropic_correlated_and_hardly_damped_steps_are_one(reado
 
 @pytest.mark.parametrize("n_step", [0.4, 3.0, math.inf])
 @pytest.mark.parametrize(
-    ("activation", "damping"), [("tanh", math.inf), ("tanh", 1.0), ("tanh", 0.05), ("relu", math.inf)]
+    ("activation", "damping"),
+    [("tanh", math.inf), ("tanh", 1.0), ("tanh", 0.05), ("relu", math.inf), ("relu", 1.0), ("softplus", 0.05)],
 )
 def test_directions_in_which_inputs_do_not_vary_are_not_there(activation, damping, n_step):
     # Without them there are fewer directions, whose eigenvalues have the mean one: the unit of inputs, of the damping

@@ -25,8 +25,12 @@ def exponents(low: float, high: float) -> Any:
     return st.floats(math.log10(low), math.log10(high)).map(lambda power: 10**power)
 
 
+ODD = ["tanh", "erf", "sin", "tanh(x) - 0.1*x", "x"]
+NOT_ODD = ["relu", "softplus", "tanh(x) + 0.3*x**2", "gelu"]
+
+
 @st.composite
-def problems(draw: Any) -> gs.Problem:
+def problems(draw: Any, activations: list[str] = ODD + NOT_ODD) -> gs.Problem:
     """Return a strategy of damped steps from hardly damped to almost without, from very few samples to very many."""
     d = round(draw(exponents(60, 1e6)))
     ratio = {
@@ -34,7 +38,7 @@ def problems(draw: Any) -> gs.Problem:
     }
     sizes = {name: max(2, round(value * d)) for name, value in ratio.items()}
     return gs.Problem(
-        activation=draw(st.sampled_from(["tanh", "erf", "sin", "tanh(x) - 0.1*x", "x"])),
+        activation=draw(st.sampled_from(activations)),
         teacher=draw(st.sampled_from(["sin(1.5*x)", "x", "hermite3", "sign", "x + 0.4*(x**2 - 1)"])),
         d=d,
         **sizes,
@@ -84,6 +88,9 @@ def test_the_sign_of_activation_and_readout_changes_nothing(problem):
 @settings(max_examples=20)
 @given(problems().filter(lambda problem: problem.inputs is not None))
 def test_without_damping_it_is_the_plain_step(problem):
+    # Readouts of several values with a mean have approximations of their own if the activation is not odd.
+    if problem.activation.parity != "odd" and problem.readout.kind == "vocabulary":
+        problem = problem.replace(readout="constant")
     # Isotropic inputs have terms of order 1/N of the own output that correlated ones and damped steps leave out.
     plain, damped = gs.predict_many([problem.replace(damping=math.inf), problem.replace(damping=1e10)])
     # With hardly any alignment, and almost the whole of it, both sets of equations have lost digits.

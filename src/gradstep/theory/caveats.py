@@ -196,7 +196,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated;
         * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much correlated inputs stretch
           rows along their leading directions, of which the equations know the mean only if the readout has several
-          values;
+          values. A damped step has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
         * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
           probability that two neurons have readouts of one size. The spike :math:`s` in correlated inputs, or of a
           damped step, differs between draws of the step's samples; :math:`\varrho` is the length of a row after the
@@ -237,11 +237,13 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     """Return the indicators of correlated inputs, if they are; `per_sample` is ``d / n_step``."""
     if step.correlated is None:
         return {}
-    largest, readout = float(step.correlated.spectrum.eigenvalue.max()), problem.readout
+    c, readout = step.correlated.spectrum.eigenvalue, problem.readout
+    # What the step's linear part makes of the directions on which it acts most.
+    largest, leading = float(c.max()), float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
     power = readout.second_moment
     # For one value the law of the rows has nothing by its mean.
     stretched = abs(step.drift) if len(readout_values(readout)[0]) > 1 else 0.0
-    found = {"eigenvalue": largest / d, "leading": stretched * largest * math.sqrt(power * per_sample)}
+    found = {"eigenvalue": largest / d, "leading": stretched * leading * math.sqrt(power * per_sample)}
     spike, alike = step.spike * step.spike * power, _alike(readout)
     # Without a spike there is none that differs.
     if spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:

@@ -7,6 +7,7 @@ import gradstep as gs
 from gradstep.errors import NotConverged
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
@@ -16,9 +17,9 @@ INPUTS = gs.Inputs([3, 1, 0.3], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2])
 Z = np.array([-0.7 + 0.3j, -3 + 1.5j, 0.8 + 0.5j])
 
 
-def samples_of(damping: float, ratio: float, teacher: str = "sin(1.5*x)") -> DampedSamples:
+def samples_of(damping: float, ratio: float, teacher: str = "sin(1.5*x)", inputs: gs.Inputs = INPUTS) -> DampedSamples:
     link = scalar_function(teacher)
-    plain = CorrelatedSamples(residual_law(link, 0.0, 0.09), ratio, moments(link).linear, Spectrum.of(INPUTS))
+    plain = CorrelatedSamples(residual_law(link, 0.0, 0.09), ratio, moments(link).linear, Spectrum.of(inputs))
     return DampedSamples(plain, damping)
 
 
@@ -36,46 +37,93 @@ def test_a_large_damping_has_the_law_of_the_plain_step(ratio):
     np.testing.assert_allclose(found.diagonals(Z)[1], plain.diagonals(Z)[1], rtol=1e-4)
 
 
+@pytest.mark.parametrize("stretch", [(0.0, 0.0), (0.5, 0.5), (-0.2, 0.4)])
 @pytest.mark.parametrize("damping", [0.1, 1.0])
-def test_slopes_are_those_of_the_transforms(damping):
-    samples, h = samples_of(damping, 0.8), 1e-5
-    law, frame = DampedLaw(samples, 0.7), samples.frame(samples.alignment)
+def test_slopes_are_those_of_the_transforms(damping, stretch):
+    samples, h = samples_of(damping, 0.8, "sin(1.5*x) + 0.3"), 1e-5
+    law, frame = DampedLaw(samples, 0.7, *stretch), samples.frame(samples.alignment)
     for of in (law.transform, lambda z: law.between(z, frame)):
         np.testing.assert_allclose((of(Z + h)[0] - of(Z - h)[0]) / (2 * h), of(Z)[1], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize(("damping", "count"), [(0.1, 800), (1.0, 300), (0.2, 300)])
-def test_drawn_matrices(damping, count):
-    d, t, draws = 400, 0.7, 8
-    samples, link = samples_of(damping, d / count), scalar_function("sin(1.5*x)")
-    law, frame = DampedLaw(samples, t), samples.frame(samples.alignment)
+@pytest.mark.parametrize("inputs", [INPUTS, gs.Inputs([1.0])])
+def test_a_large_damping_has_the_law_of_stretched_rows(inputs):
+    damped = samples_of(1e7, 0.8, "x + 0.4*(x**2 - 1) + 0.3", inputs)
+    for linear in (0.4, -0.3):
+        found, plain = DampedLaw(damped, 0.3, linear, 0.5), StretchedLaw(damped.plain, linear, 0.5, 0.3)
+        frames = damped.frame(damped.alignment), damped.plain.frame(damped.plain.alignment)
+        assert found.mean == pytest.approx(plain.mean, rel=1e-5)
+        for one, other in zip(found.transform(Z), plain.transform(Z), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+        for one, other in zip(found.between(Z, frames[0]), plain.between(Z, frames[1]), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.average(frames[0]), plain.average(frames[1]), rtol=1e-4, atol=1e-5)
+        for one, other in zip(found.products(Z), plain.products(Z), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+        np.testing.assert_allclose(found.product_means, plain.product_means, rtol=1e-5)
+
+
+def test_a_stretch_of_almost_nothing_is_none():
+    samples = samples_of(0.3, 0.8)
+    frame = samples.frame(samples.alignment)
+    without, almost = DampedLaw(samples, 0.7), DampedLaw(samples, 0.7, 1e-9, 1e-9)
+    np.testing.assert_allclose(almost.transform(Z)[0], without.transform(Z)[0], rtol=1e-8)
+    np.testing.assert_allclose(almost.between(Z, frame)[0], without.between(Z, frame)[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("damping", "count", "linear", "root"),
+    [
+        (0.1, 800, 0.0, 0.0),
+        (1.0, 300, 0.0, 0.0),
+        (0.2, 300, 0.0, 0.0),
+        (0.1, 800, 0.4, 0.6),
+        (1.0, 300, -0.5, 0.8),
+        (0.05, 300, 0.6, 0.6),
+    ],
+)
+def test_drawn_matrices(damping, count, linear, root):
+    d, t, draws = 400, 0.4, 8
+    teacher = "sin(1.5*x) + 0.8*cos(x)" if root else "sin(1.5*x)"
+    samples, link = samples_of(damping, d / count, teacher), scalar_function(teacher)
+    law, frame = DampedLaw(samples, t, linear, root), samples.frame(samples.alignment)
     sizes = INPUTS.counts(d)
     c = np.repeat(INPUTS.eigenvalues, sizes)
     random, found = np.random.default_rng(3), []
     for _ in range(draws):
-        teacher = random.standard_normal(d)
+        direction = random.standard_normal(d)
         for start, stop, part in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), INPUTS.teacher, strict=False):
-            teacher[start:stop] *= np.sqrt(part) / np.linalg.norm(teacher[start:stop])
+            direction[start:stop] *= np.sqrt(part) / np.linalg.norm(direction[start:stop])
         x = random.standard_normal((count, d))
-        r = np.asarray(link(x @ teacher)) + 0.3 * random.standard_normal(count)
+        r = np.asarray(link(x @ direction)) + 0.3 * random.standard_normal(count)
         metric = (1 + damping) * np.linalg.inv(x.T @ x / count + np.diag(damping / c))
         theta = metric @ (x.T @ r) / count
         sampled = metric @ ((x.T * (r**2 / samples.law.square)) @ x / count) @ metric
-        values, vectors = np.linalg.eigh(np.diag(c) + t * sampled)
-        both = np.stack([teacher, theta], axis=1)
+        product = metric @ ((x.T * r) @ x / count) * c
+        whole = np.diag(c) + linear * (product + product.T) + root**2 * (product / c) @ product.T + t * sampled
+        values, vectors = np.linalg.eigh(whole)
+        both = np.stack([direction, theta], axis=1)
         overlap = vectors.T @ both
-        row = [theta @ theta, teacher @ theta, theta @ (c * theta), (x.T @ r / count) @ (c * theta)]
-        row += [np.trace(sampled) / d, np.sum(sampled**2) / d]
+        row = [theta @ theta, direction @ theta, theta @ (c * theta), (x.T @ r / count) @ (c * theta)]
+        row += [np.trace(sampled) / d, np.sum(sampled**2) / d, values.mean(), np.mean(values**2)]
+        row += [*(both.T @ whole @ both).ravel()]
         for z in Z:
             row += [np.mean(1 / (values - z)), *((overlap.T / (values - z)) @ overlap).ravel()]
+            if root:
+                inverse = np.linalg.inv(whole - z * np.eye(d))
+                products = c[:, None] * inverse, root * product.T @ inverse
+                row += [np.trace(each) / d for each in products] + [direction @ each @ direction for each in products]
         found.append(row)
     one, c = np.ones(3), samples.spectrum.eigenvalue
     expected = [samples.quadratic(one), samples.with_teacher(one), samples.quadratic(c), samples.with_gradient(c)]
-    expected += [samples.trace(one), law.sampled_square]
+    expected += [samples.trace(one), samples.sampled_square, law.mean, law.second_moment]
     both = np.array([[1, samples.with_teacher(one)], [0, samples.off_teacher]])
     transform, between = law.transform(Z)[0], law.between(Z, both)[0]
+    expected += [*law.average(both).ravel()]
     for k in range(3):
         expected += [transform[k], *between[k].ravel()]
+        if root:
+            expected += [of[k] for of in (*law.products(Z)[1:], *law.products_with_teacher(Z)[1:])]
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
     assert np.all(np.abs(mean - np.array(expected)) < 4 * error + 0.01 * np.abs(mean))
     assert frame.T @ samples.among(0) @ frame == pytest.approx(np.eye(2))
@@ -87,8 +135,25 @@ def test_means_at_a_sample_are_those_of_the_vectors():
     assert samples.law.mean(samples.law.residual * samples.along) == pytest.approx(samples.norm**2)
 
 
+@pytest.mark.parametrize("stretch", [(0.0, 0.0), (-0.3, 0.8)])
+@pytest.mark.parametrize(("damping", "ratio"), [(0.01, 2.0), (1.0, 0.3)])
+def test_from_everywhere_the_same_solution_is_found(damping, ratio, stretch, monkeypatch):
+    samples, random = samples_of(damping, ratio, "x + 0.4*(x**2 - 1) + 0.3"), np.random.default_rng(1)
+    expected = DampedLaw(samples, 0.7, *stretch).transform(Z)[0]
+
+    def beginning(law, z):
+        # Any matrix with a positive imaginary part.
+        rows = 3 if law.root else 2
+        real, root = 10 * random.standard_normal((2, len(z), rows, rows))
+        return real + real.mT + 1j * (root @ root.mT)
+
+    monkeypatch.setattr(DampedLaw, "_beginning", beginning)
+    for _ in range(5):
+        np.testing.assert_allclose(DampedLaw(samples, 0.7, *stretch).transform(Z)[0], expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize(("name", "value"), [("_MAX_STEPS", 1), ("_TOLERANCE", 0.0)])
-def test_a_solution_that_cannot_be_followed_is_told(name, value, monkeypatch):
+def test_a_solution_that_is_not_found_is_told(name, value, monkeypatch):
     monkeypatch.setattr(f"gradstep.theory.step.damped_law.{name}", value)
-    with pytest.raises(NotConverged, match="was not followed from far away to the points asked for"):
+    with pytest.raises(NotConverged, match="the law of the rows after a damped step did not converge"):
         DampedLaw(samples_of(0.3, 0.8), 0.7).transform(Z)

@@ -42,3 +42,20 @@ def test_drawn_regressions(teacher, noise, damping):
     error = apart.std(ddof=1) / draws**0.5
     found = samples(teacher, noise, d / count, damping).relative_variance_of_square
     assert abs(found - apart.mean()) < 3.5 * error < 0.3 * found
+
+
+@pytest.mark.parametrize("teacher", ["sin(1.5*x)", "x + 0.4*(x**2 - 1)", "sign"])
+def test_rules_have_the_moments_of_the_residual(teacher):
+    link = scalar_function(teacher)
+    one = np.ones(1)
+    plain = CorrelatedSamples(residual_law(link, 0.2, 0.09), 0.5, moments(link).linear, Spectrum(one, one, one))
+    samples = DampedSamples(plain, 0.3)
+    law = samples.law
+    for rules, residual in ((samples.rules, law.residual), (samples.unsigned_rules, np.abs(law.residual))):
+        few, whole = rules
+        # Two nodes of a cell have its first four moments, from the zeroth.
+        expected = [law.mean(residual**power) for power in range(5)]
+        assert few.weighted.sum(axis=0)[:4] == pytest.approx(expected[:4], rel=1e-10)
+        assert whole.weighted.sum(axis=0) == pytest.approx(expected, rel=1e-10)
+        assert whole.gathered(law.weight[None]).sum() == pytest.approx(1.0, rel=1e-12)
+        assert len(few.powers[0]) < 50

@@ -105,7 +105,6 @@ export function nameOf(field) {
 
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */
 const FORMS = [
-  [/an odd one, for which a damped step has theory:.*others/g, "an odd function, such as tanh or erf, while the step is damped: other damped steps have no theory"],
   [/eigenvalues of at most d\/8: features bend along directions with more/g, "directions that hold less than an eighth of all variance each"],
   [/'power_law\(0\.5\)', 'spiked.*/, "power_law(0.5) or spiked([9, 9], d=300)"],
   [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],

@@ -105,22 +105,21 @@ def _classes(
     """Return `share`, `profile`, `overlap` and `special_profile` of `correlated_classes` in the basis of one law."""
     known, (sizes, _) = samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
-    stretched = isinstance(law, StretchedLaw)
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     rules = law_rules(
         law, samples.frame(step.alignment), refine,
-        lowest=lowest, smallest=0.0 if stretched else smallest,
+        lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1, width=_STRETCHED_WIDTH,
     )  # fmt: skip
-    if isinstance(law, StretchedLaw):
+    if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(rules, groups, step, readout)
     else:
         power = readout.second_moment
-        profile, special_profile = (
-            _variances(step, law, groups, nodes, power, 10.0**lowest) for nodes in (rules.nodes, rules.special)
-        )
+        nodes = np.concatenate([rules.nodes, rules.special])
+        both = _variances(step, law, groups, nodes, power, 10.0**lowest)
+        profile, special_profile = both[:, : len(rules.nodes)], both[:, len(rules.nodes) :]
     # The mean of all directions is known.
     mean = (profile @ rules.share)[:, None]
     return rules.share, profile / mean, rules.overlap, special_profile / mean
@@ -132,14 +131,14 @@ def _laws(
     """Yield the laws of matrices whose eigenvectors directions get, with the shares of these."""
     values, shares = readout_values(readout)
     strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
-    if isinstance(samples, DampedSamples):
-        yield 1.0, DampedLaw(samples, strength)
-        return
     alike = 0.0 if odd else 1.0 if len(values) == 1 else readout.mean**2 / readout.second_moment
     if alike > 0:
         yield alike, mean_law(samples, step, readout)
     if alike < 1:
-        yield 1 - alike, CorrelatedLaw(samples, strength)
+        if isinstance(samples, DampedSamples):
+            yield 1 - alike, DampedLaw(samples, strength)
+        else:
+            yield 1 - alike, CorrelatedLaw(samples, strength)
 
 
 def _variances(

@@ -68,6 +68,11 @@ class CorrelatedLaw(RowLaw[LawPoints]):
     strength: float
 
     @property
+    def stretched(self) -> bool:
+        """Whether the samples of the step stretch the rows."""
+        return False
+
+    @property
     def mean(self) -> float:
         """``(1/d) tr A``."""
         return 1 + self.strength * self.samples.spectrum.moment(2)

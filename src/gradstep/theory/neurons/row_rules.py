@@ -26,6 +26,7 @@ from gradstep.theory.neurons.rational_rule import sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics
 
 __all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "mean_law", "row_variances", "vectors_rule"]
@@ -68,12 +69,12 @@ class RowRules(NamedTuple):
 
 
 def mean_law(
-    samples: CorrelatedSamples,
+    samples: CorrelatedSamples | DampedSamples,
     step: StepStatistics,
     readout: Readout,
     output: Array | None = None,
     variance: float = 0.0,
-) -> StretchedLaw:
+) -> StretchedLaw | DampedLaw:
     """Return the mean law of the rows over all readouts, of an activation that is not odd.
 
     It is in units of the square of what the network's own output makes of a row, of the mean over the readouts.
@@ -90,7 +91,10 @@ def mean_law(
     own, second = _own(step, readout), readout.second_moment
     strength = max(step.bulk / samples.bulk_trace - linear, 0.0) * second / own**2
     root = step.curvature * math.sqrt(second) / own
-    return StretchedLaw(samples, step.curvature * readout.mean / own, root, strength, output, variance)
+    mean = step.curvature * readout.mean / own
+    if isinstance(samples, DampedSamples):
+        return DampedLaw(samples, strength, mean, root)
+    return StretchedLaw(samples, mean, root, strength, output, variance)
 
 
 def _own(step: StepStatistics, readout: Readout) -> float:
@@ -161,15 +165,19 @@ def law_rules(
     share = root[:, 0] ** 2
     special, overlap = vectors_rule(z, between, d_between, law.average(frame), importance, tolerance, joint=joint)
     diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
-    if several and isinstance(law, StretchedLaw):
+    if several and not isinstance(law, CorrelatedLaw) and law.stretched:
         least, away = 10.0**lowest * law.mean, 1 + width * 1j
         plain, *products = (of.imag for of in law.products(np.maximum(nodes, least) * away))
         diagonals = np.stack(products) / plain
         # Their means over all directions are known.
         diagonals += (law.product_means - diagonals @ share)[:, None]
-        # In the plane of the two vectors.
-        plane = law.products_between(np.maximum(special, least) * away, frame[:, :2])
-        plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in plane)
+        points = np.maximum(special, least) * away
+        if isinstance(law, DampedLaw):
+            plain, *products = (of.imag for of in law.products_in_plane(points))
+        else:
+            # In the plane of the two vectors.
+            plane = law.products_between(points, frame[:, :2])
+            plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in plane)
         special_diagonals = np.stack(products) / plain
     return RowRules(nodes, share, special, overlap, diagonals, special_diagonals)
 

@@ -92,6 +92,11 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     output_variance: float = 0.0
 
     @property
+    def stretched(self) -> bool:
+        """Whether the samples of the step stretch the rows."""
+        return True
+
+    @property
     def mean(self) -> float:
         """``(1/d) tr A``."""
         known, r, mean = self.samples.spectrum, self.samples.law.residual, self.samples.mean

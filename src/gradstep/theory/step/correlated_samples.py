@@ -102,6 +102,11 @@ class CorrelatedSamples:
         return c**2, c**3
 
     @property
+    def pairs(self) -> Array:
+        """``C E C F C`` with the matrices E and F of different samples, of weights one, in each class of directions."""
+        return np.asarray(self.spectrum.eigenvalue**3)
+
+    @property
     def own_gain(self) -> float:
         """Mean square of what the mean of the step's linear part makes of a row; the rest of it counts as noise."""
         return self.spectrum.moment(3)

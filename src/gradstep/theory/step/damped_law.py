@@ -1,113 +1,226 @@
-r"""The law of a row's covariance after a damped step, ``A = C + t P S P``.
+r"""The law of a row's covariance after a damped step, ``A = C + k (PBC + CBP) + q^2 PBCBP + t PSP``.
 
-``P`` is the damped metric in whitened inputs (`gradstep.theory.step.damped_samples`) and ``S`` are the samples of the
-step, weighted by ``w = r^2 / E r^2``. Both are made of the same samples. With ``eta = 1 / (1 + delta)`` the resolvent
-``Q = (A - z)^-1`` is a block of the inverse of
+``P`` is the damped metric in whitened inputs (`gradstep.theory.step.damped_samples`), and ``B`` and ``S`` are the
+samples of the step, weighted by ``r`` and by ``r^2 / E r^2``. All three are made of the same samples. A row of readout
+``a`` has the covariance ``L C L^T + a^2 t PSP`` with ``L = 1 + a k P B``, so that ``q = a k``; means over several
+readouts have a larger ``q``. For an odd activation both are zero. With ``eta = 1 / (1 + delta)`` and ``rho = k / q``
+the resolvent ``(A - z)^-1`` is a block of the inverse of
 
-    [[C - z, 0, 1], [0, t S, -P^-1], [1, -P^-1, 0]],    P^-1 = eta Z^T Z / n_step + (1 - eta) C^-1,
+    [[(1 - rho^2) C - z,  rho,    0,      1     ],
+     [ rho,              -C^-1,   q B,    0     ],
+     [ 0,                 q B,    t S,   -P^-1  ],
+     [ 1,                 0,     -P^-1,   0     ]],    P^-1 = eta Z^T Z / n_step + (1 - eta) C^-1,
 
-which is linear in the samples: each has the block ``K = [[t w, -eta], [-eta, 0]]`` in the last two rows. One sample
-left out at a time closes the equations with matrices of this size,
+which is linear in the samples. Each adds the block ``K = [[0, q r, 0], [q r, t w, -eta], [0, -eta, 0]]`` to the last
+three rows. One sample left out at a time closes the equations with matrices of this size,
 
-    H(c) = (L(c) + Y)^-1,    L(c) = -[[0, (1 - eta) / c], [(1 - eta) / c, 1 / (c - z)]],
-    Y = E[K (1 + Gamma K)^-1],    Gamma = phi0 <H(c)>,    Q(c) = 1 / (c - z) + H_22(c) / (c - z)^2.
+    H(c) = (L(c) + Y)^-1,    Y = E[K (1 + Gamma K)^-1],    Gamma = phi0 <H(c)>,
 
-Without damping ``eta`` is zero, and these are the equations of `gradstep.theory.neurons.correlated_law`. This project.
+where ``L(c)`` is what the first row leaves of the others. If nothing is stretched the first of the three is left out.
+K has rank two, so that ``K (1 + Gamma K)^-1`` is a parabola in r over another one, ``Delta``. This project.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.damped_samples import DampedSamples, ResidualRule
 from gradstep.theory.step.row_law import RowLaw
 
-__all__ = ["DampedLaw"]
+__all__ = ["DampedLaw", "DampedPoints"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-#: Relative residual of the fixed point, the same where another point follows, and steps after which it is given up.
-_TOLERANCE, _ON_THE_WAY, _MAX_STEPS = 1e-12, 1e-3, 500
-#: Where the way to a point begins, over the size of the law; the first step on it, in logarithms, factors of the next
-#: one after success and failure, and the largest relative change of what is expected there.
-_BEGINNING, _FIRST_STEP, _LONGER, _SHORTER, _LARGEST_CHANGE = 30.0, 2.5, 1.5, 0.3, 0.3
-#: Steps of Newton's method at one place, after which the way is taken in shorter steps.
-_NEWTON_STEPS = 8
-#: Points of a circle from which a derivative is taken, and its radius over the distance of the law.
-_AROUND, _RADIUS = 12, 0.03
-#: Points of a circle from which means are taken, and its radius over the size of the law.
-_FAR, _FAR_RADIUS = 16, 100.0
-#: Least eigenvalue of C that another number is divided by.
-_LEAST = 1e-12
+#: Relative residual of the fixed point, the same with few nodes for the samples, and steps after which it is given up.
+_TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 200
+#: What counts as zero of an imaginary part, over the number itself, and of the least eigenvalue of such parts.
+_ROUNDING, _SINGULAR = 1e-12, 1e-6
+#: Points of half a circle from which means are taken, and its radius over the size of the law.
+_FAR, _FAR_RADIUS = 8, 100.0
+#: Least eigenvalue of C, and least strength, that another number is divided by.
+_LEAST, _WEAKEST = 1e-12, 1e-60
 
 
-class _At(NamedTuple):
-    """The equations at points z: what their unknowns and the means over the samples give.
+class _Places(NamedTuple):
+    """Where the entries of symmetric matrices are, and the map ``E -> sum X E Y`` among them.
 
     Attributes
     ----------
-    unknown : ndarray, shape (points, 3)
-        ``Gamma_11``, ``1 - eta Gamma_12`` and ``Gamma_22 / t``.
-    one, weighed : ndarray, shape (points, nodes)
-        ``1/Delta`` and ``s/Delta`` with ``Delta = (1 - eta Gamma_12)^2 + t Gamma_11 s`` and
-        ``s = w - eta^2 Gamma_22 / t``.
-    left : ndarray, shape (points,)
-        ``Y_11 / t = E[s / Delta]``.
-    apart : ndarray, shape (points, classes)
-        ``1 / (c - z)``.
-    cross, corner, determinant : ndarray, shape (points, classes)
-        ``b``, ``h`` and ``b^2 + h Y_11``, of which H is made: ``H = [[h, -b], [-b, -Y_11]] / (b^2 + h Y_11)``.
-    strength : float
-        ``t``.
+    row, column : ndarray, shape (entries,)
+    entry : ndarray, shape (rows, rows)
+        The number of each entry.
+    left, right, left_again, right_again : ndarray, shape (entries, entries)
+        Entries of X and of Y, in flat matrices, of which the map is made.
+    twice : ndarray, shape (entries,)
+        One off the diagonal, else zero.
     """
 
-    unknown: Complex
-    one: Complex
-    weighed: Complex
-    left: Complex
-    apart: Complex
-    cross: Complex
-    corner: Complex
-    determinant: Complex
-    strength: float
+    row: NDArray[np.intp]
+    column: NDArray[np.intp]
+    entry: NDArray[np.intp]
+    left: NDArray[np.intp]
+    right: NDArray[np.intp]
+    left_again: NDArray[np.intp]
+    right_again: NDArray[np.intp]
+    twice: Array
 
-    @property
-    def inner(self) -> Complex:
-        """``H(c)``, shape (points, classes, 2, 2)."""
-        left = np.broadcast_to(self.strength * self.left[:, None], self.cross.shape)
-        return _symmetric(self.corner, -self.cross, -left) / self.determinant[:, :, None, None]
+    @classmethod
+    def of(cls, rows: int) -> _Places:
+        """Return the places in matrices of this size."""
+        row, column = np.array(list(combinations_with_replacement(range(rows), 2))).T
+        entry = np.empty((rows, rows), dtype=np.intp)
+        entry[row, column] = entry[column, row] = np.arange(len(row))
+        a, b, c, d = row[:, None], column[:, None], row, column
+        places = a * rows + c, d * rows + b, a * rows + d, c * rows + b
+        return cls(row, column, entry, *places, (row != column).astype(float))
 
-    @property
-    def resolvent(self) -> Complex:
-        """``Q(c)``, shape (points, classes)."""
-        return np.asarray(self.apart - self.strength * self.left[:, None] * self.apart**2 / self.determinant)
+    def between(self, products: Complex) -> Complex:
+        """Return the map, from sums of products of the entries of X with those of Y, (points, entries, entries)."""
+        once = products[:, self.left, self.right]
+        return np.asarray(once + self.twice * products[:, self.left_again, self.right_again])
+
+
+_places = lru_cache(_Places.of)
+#: Powers of r in the products of two parabolas.
+_SUMS = np.add.outer(range(3), range(3))
 
 
 @dataclass(frozen=True)
-class DampedLaw(RowLaw[tuple[_At, Complex]]):
-    """The covariance of the rows of one readout after a damped step.
+class DampedPoints:
+    """The solution at points z, with derivatives in z.
+
+    Attributes
+    ----------
+    gain : ndarray, shape (points, rows, rows)
+        ``Gamma``.
+    apart : ndarray, shape (points, classes)
+        ``1 / ((1 - rho^2) c - z)``.
+    inner : ndarray, shape (points, classes, rows, rows)
+        ``H(c)``.
+    inverse : ndarray, shape (2, points, nodes)
+        Real and imaginary parts of ``1 / Delta``.
+    parts : ndarray, shape (points, 3, rows, rows)
+        Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``.
+    sampled : ndarray, shape (nodes, 5)
+        Powers of r at the nodes, with their weights.
+    weights : ndarray, shape (classes,)
+        Of the mean over the classes that is Gamma.
+    first : ndarray, shape (rows,)
+        What couples the rows to the first one, ``(rho, 0, 1)``.
+    """
+
+    gain: Complex
+    apart: Complex
+    inner: Complex
+    inverse: Array
+    parts: Complex
+    sampled: Array
+    weights: Array
+    first: Array
+
+    def part(self, chosen: slice) -> DampedPoints:
+        """Return some of the points."""
+        gain, apart, inner, parts = (each[chosen] for each in (self.gain, self.apart, self.inner, self.parts))
+        return replace(self, gain=gain, apart=apart, inner=inner, parts=parts, inverse=self.inverse[:, chosen])
+
+    @cached_property
+    def squares(self) -> Complex:
+        """Means of powers of r over the square of ``Delta``, shape (points, 5)."""
+        return _sums(_square(self.inverse), self.sampled)
+
+    @cached_property
+    def gap(self) -> Complex:
+        """What Gamma lacks of the mean of H."""
+        return np.asarray(_mean(self.inner, self.weights) - self.gain)
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """Sizes of the entries of Gamma, shape (points, entries)."""
+        places = _places(len(self.first))
+        sizes = np.abs(self.gain[:, places.row, places.column])
+        root = np.sqrt(sizes[:, np.diagonal(places.entry)])
+        return np.asarray(np.maximum(sizes, root[:, places.row] * root[:, places.column]))
+
+    @cached_property
+    def missed(self) -> float:
+        """The largest entry of the gap over its size."""
+        places = _places(len(self.first))
+        return float((np.abs(self.gap[:, places.row, places.column]) / self._sizes).max())
+
+    @cached_property
+    def _bend(self) -> Complex:
+        """What a change of Gamma changes of the gap, with another sign, shape (points, entries, entries)."""
+        places, (count, classes, *_) = _places(len(self.first)), self.inner.shape
+        flat, flat_parts = self.inner.reshape(count, classes, -1), self.parts.reshape(count, 3, -1)
+        of_inner = places.between((flat * self.weights[:, None]).mT @ flat)
+        of_weight = places.between(flat_parts.mT @ self.squares[:, _SUMS] @ flat_parts)
+        return np.asarray(np.eye(len(places.row)) - of_inner @ of_weight)
+
+    def _solved(self, aim: Complex) -> Complex:
+        """Return the change of Gamma that changes the gap by so much, shape (points, rows, rows)."""
+        places, sizes = _places(len(self.first)), self._sizes
+        bend = self._bend * (sizes[:, None] / sizes[..., None])
+        aims = aim[:, places.row, places.column] / sizes
+        return np.asarray((np.linalg.solve(bend, aims[..., None])[..., 0] * sizes)[:, places.entry])
+
+    @property
+    def newton(self) -> Complex:
+        """Gamma after a step of Newton's method."""
+        return self.gain + self._solved(self.gap)
+
+    @cached_property
+    def d_gain(self) -> Complex:
+        """The derivative of Gamma."""
+        turned = (self.inner @ self.first) * self.apart[..., None]
+        return self._solved((turned * self.weights[:, None]).mT @ turned)
+
+    @cached_property
+    def d_inner(self) -> Complex:
+        """The derivative of H."""
+        weight = _between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
+        turned = self.apart[..., None] * self.first
+        return np.asarray(self.inner @ (turned[..., None] * turned[..., None, :] + weight[:, None]) @ self.inner)
+
+
+@dataclass(frozen=True)
+class DampedLaw(RowLaw[DampedPoints]):
+    """The covariance of rows after a damped step, of one readout or in the mean over several.
 
     Attributes
     ----------
     samples : DampedSamples
     strength : float
-        ``t``, the variance that the step adds per unit of ``P S P``.
+        ``t``, the variance that the step adds per unit of ``P S P``, without what its linear part adds.
+    linear, root : float
+        ``k``, of the readout's sign, and ``q``: zero if the step stretches no rows.
     """
 
     samples: DampedSamples
     strength: float
+    linear: float = 0.0
+    root: float = 0.0
+
+    @property
+    def stretched(self) -> bool:
+        """Whether the samples of the step stretch the rows."""
+        return self.root != 0
 
     @cached_property
     def mean(self) -> float:
         """``(1/d) tr A``."""
-        return 1 + self.strength * self.samples.trace(np.ones_like(self.samples.spectrum.eigenvalue))
+        samples, share, m = self.samples, self.samples.spectrum.share, self.samples.law.mean
+        own, pairs = samples.bulk_trace, float(share @ samples.pairs)
+        r, square = m(samples.law.residual), samples.law.square
+        stretched = 2 * self.linear * r * float(share @ samples.stretch[0])
+        return 1 + stretched + self.root**2 * (r**2 * pairs + samples.ratio * square * own) + self.strength * own
 
     @property
     def _divisor(self) -> Array:
@@ -115,85 +228,121 @@ class DampedLaw(RowLaw[tuple[_At, Complex]]):
         return np.maximum(self.samples.spectrum.eigenvalue, _LEAST)
 
     @property
+    def _added(self) -> float:
+        """``t``, of which the equations have the limit at zero."""
+        return max(self.strength, _WEAKEST)
+
+    @property
     def _eta(self) -> float:
         return 1 / self.samples.scale
 
-    def _at(self, unknown: Complex, z: Complex) -> _At:
-        """Return the equations at given unknowns."""
-        eta, t, share, c = self._eta, self.strength, self.samples.law.weight, self.samples.spectrum.eigenvalue
-        gain, p, lost = unknown.T
-        s = self.samples.law.relative_squares - (eta**2 * lost)[:, None]
-        one = 1 / ((p**2)[:, None] + t * gain[:, None] * s)
-        weighed = s * one
-        first, left, apart = one @ share, weighed @ share, 1 / (c - z[:, None])
-        cross = self.samples.damping * eta / self._divisor + (eta * p * first)[:, None]
-        corner = (eta**2 * gain * first)[:, None] + apart
-        return _At(unknown, one, weighed, left, apart, cross, corner, cross**2 + t * corner * left[:, None], t)
+    @property
+    def _ratio(self) -> float:
+        """``rho``."""
+        return self.linear / self.root if self.root else 0.0
 
-    def _newton(self, at: _At) -> tuple[Complex, Complex, Complex]:
-        """Return what the equations miss, the step of Newton's method, and the slope of the unknowns in z.
+    @property
+    def _to_first(self) -> Array:
+        """What couples the last rows to the first one, ``(rho, 0, 1)``, shape (rows,)."""
+        return np.array([self._ratio, 0.0, 1.0] if self.root else [0.0, 1.0])
 
-        The first two are in units of the unknowns.
+    @property
+    def _rules(self) -> tuple[ResidualRule, ResidualRule]:
+        """Rules for a sample's residual, of few nodes and of all; without a stretch its sign makes no difference."""
+        return self.samples.rules if self.root else self.samples.unsigned_rules
+
+    def _sampled(self, gain: Complex) -> tuple[Complex, Complex]:
+        """Return the coefficients of the powers of r in ``Delta``, and in ``Delta K (1 + Gamma K)^-1``.
+
+        Returns
+        -------
+        delta : ndarray, shape (points, 3)
+        parts : ndarray, shape (points, 3, rows, rows)
         """
-        eta, t, ratio, known = self._eta, self.strength, self.samples.ratio, self.samples.spectrum
-        share, nodes = known.share, self.samples.law.weight
-        gain, p, _ = at.unknown.T
-        a, b, h, n = at.left, at.cross, at.corner, at.determinant
-        following = np.stack([ratio * (h / n) @ share, 1 + eta * ratio * (b / n) @ share, -ratio * a * (1 / n @ share)])
-        square = 1 / n**2
-        bb, bh, hh = (b**2 * square) @ share, (b * h * square) @ share, (h**2 * square) @ share
-        b_, bare = (b * square) @ share, square @ share
-        # Derivatives of b, h and Y_11 by the unknowns. They are the same for all classes.
-        first, one_one = at.one @ nodes, at.one**2 @ nodes
-        one_s, s_s = (at.one * at.weighed) @ nodes, at.weighed**2 @ nodes
-        of_first = np.stack([-t * one_s, -2 * p * one_one, t * eta**2 * gain * one_one])
-        of_left = np.stack([-t * s_s, -2 * p * one_s, eta**2 * (t * gain * one_s - first)])
-        of_cross, of_corner = eta * p * of_first, eta**2 * gain * of_first
-        of_cross[1] += eta * first
-        of_corner[0] += eta**2 * first
-        jacobian = ratio * np.stack(
-            [
-                bb * of_corner - 2 * bh * of_cross - t * hh * of_left,
-                eta * ((t * a * ((h * square) @ share) - bb) * of_cross - t * (a * b_ * of_corner + bh * of_left)),
-                2 * a * b_ * of_cross + t * a**2 * bare * of_corner - bb * of_left,
-            ]
-        )
-        apart = at.apart**2
-        by_z = ratio * np.stack(
-            [
-                (b**2 * square * apart) @ share,
-                -eta * t * a * ((b * square * apart) @ share),
-                t * a**2 * ((square * apart) @ share),
-            ]
-        )
-        # Each unknown in its own unit: they differ by powers of the damping and of the step.
-        unit = at.unknown
-        missed = following.T / unit - 1
-        matrix = np.eye(3) - np.moveaxis(jacobian, 2, 0) * unit[:, None, :] / unit[:, :, None]
-        solved = np.linalg.solve(matrix, np.stack([missed, by_z.T / unit], axis=-1))
-        return missed, solved[:, :, 0], solved[:, :, 1] * unit
+        eta, q, t = self._eta, self.root, self._added / self.samples.law.square
+        size = gain.shape[-1]
+        y, last = size - 2, size - 1
+        p, square, lost = 1 - eta * gain[:, y, last], gain[:, y, y], gain[:, last, last]
+        delta = np.stack([p**2 - eta**2 * square * lost, 0 * p, t * square], axis=1)
+        parts = np.zeros((len(gain), 3, size, size), dtype=complex)
+        parts[:, 0, y, y], parts[:, 2, y, y] = -(eta**2) * lost, t
+        parts[:, 0, y, last], parts[:, 0, last, last] = -eta * p, -(eta**2) * square
+        if q:
+            own, across, beside = gain[:, 0, 0], gain[:, 0, 1], gain[:, 0, 2]
+            delta[:, 1] = 2 * q * (p * across + eta * square * beside)
+            delta[:, 2] += q**2 * (across**2 - square * own)
+            parts[:, 2, 0, 0], parts[:, 1, 0, 1], parts[:, 2, 0, 1] = -square * q**2, q * p, q**2 * across
+            parts[:, 1, 0, 2], parts[:, 1, y, last] = eta * q * square, -eta * q * across
+            parts[:, 1, y, y] = 2 * eta * q * beside
+            parts[:, 2, y, y] -= q**2 * own
+            parts[:, :, 1, 0], parts[:, :, 2, 0] = parts[:, :, 0, 1], parts[:, :, 0, 2]
+        parts[:, :, last, y] = parts[:, :, y, last]
+        return delta, parts
 
-    @cached_property
-    def _far(self) -> tuple[Array, Array]:
-        """Coefficients of the unknowns in ``-1/z``: zeroth and first, far from all eigenvalues."""
-        eta, t, f = self._eta, self.strength, self.samples.freedom
-        share, kept, ratio = self.samples.spectrum.share, self.samples.kept, self.samples.ratio
-        p = self.samples.ridge / self.samples.damping
-        two, three, four = (ratio * float(share @ kept**power) * (p / eta) ** power for power in (2, 3, 4))
-        lost = f / (1 - f)
-        left, gain, corner = 1 / (p**2 * (1 - f)), two / (1 - f), 1 / (1 - f)
-        p_slope = t * left * (f * gain * p - eta * corner * three) / (1 - f)
-        cross = -eta / p**2 * (p_slope + t * gain * left * p)
-        square = t * self.samples.law.mean((self.samples.law.relative_squares + lost) ** 2)
-        bent = left * (2 * cross * three + t * left * corner * four)
-        left_slope = -(eta**2 * bent / p**2 + 2 * p_slope * left / p + gain * square / p**4) / (1 - f)
-        return np.array([0.0, p, -left * two]), np.array([gain, p_slope, bent - left_slope * two])
+    def _inner(self, weight: Complex, z: Complex) -> tuple[Complex, Complex]:
+        """Return ``1 / ((1 - rho^2) c - z)`` and ``H(c)`` from ``Y``."""
+        rho, c = self._ratio, self._divisor
+        apart = 1 / ((1 - rho**2) * self.samples.spectrum.eigenvalue - z[:, None])
+        size = weight.shape[-1]
+        y, last = size - 2, size - 1
+        square = weight[:, y, y, None]
+        cross = weight[:, y, last, None] - self.samples.damping * self._eta / c
+        corner = weight[:, last, last, None] - apart
+        inner = np.empty((*apart.shape, size, size), dtype=complex)
+        if self.root:
+            own = weight[:, 0, 0, None] - 1 / c - rho**2 * apart
+            to_y, to_last = weight[:, 0, 1, None], weight[:, 0, 2, None] - rho * apart
+            by_y, by_last = to_y / own, to_last / own
+            square, cross, corner = square - to_y * by_y, cross - to_y * by_last, corner - to_last * by_last
+        whole = square * corner - cross**2
+        inner[..., y, y], inner[..., last, last] = corner / whole, square / whole
+        inner[..., y, last] = inner[..., last, y] = -cross / whole
+        if self.root:
+            inner[..., 0, 1:] = -by_y[..., None] * inner[..., 1, 1:] - by_last[..., None] * inner[..., 2, 1:]
+            inner[..., 1:, 0] = inner[..., 0, 1:]
+            inner[..., 0, 0] = 1 / own - by_y * inner[..., 0, 1] - by_last * inner[..., 0, 2]
+        return apart, inner
 
-    def _solve(self, z: Complex) -> tuple[_At, Complex]:
-        """Return the solution at points in the upper half-plane, and the slope of the unknowns in z.
+    def _equations(self, gain: Complex, z: Complex, rule: ResidualRule) -> DampedPoints:
+        """Return the equations at given unknowns, with the samples of a rule."""
+        delta, parts = self._sampled(gain)
+        inverse = _reciprocal(delta, rule.powers[:3])
+        weight = (_sums(inverse, rule.weighted[:, :3])[:, None] @ parts.reshape(len(z), 3, -1)).reshape(gain.shape)
+        apart, inner = self._inner(weight, z)
+        weights = self.samples.ratio * self.samples.spectrum.share
+        return DampedPoints(gain, apart, inner, inverse, parts, rule.weighted, weights, self._to_first)
 
-        The equations have one solution there, and others elsewhere. So this one is followed from far away, where its
-        expansion is known: along the imaginary axis, and then by halves of the angle towards the real one.
+    def _beginning(self, z: Complex) -> Complex:
+        """Return the unknowns of a step that adds nothing, and of the last ones what is proportional to it."""
+        eta, ratio, share, c = self._eta, self.samples.ratio, self.samples.spectrum.share, self._divisor
+        p, freedom = self.samples.ridge / self.samples.damping, self.samples.freedom
+        inverse = self.samples.kept * p / eta
+        apart = 1 / (self.samples.spectrum.eigenvalue - z[:, None])
+        size = len(self._to_first)
+        gain = np.zeros((len(z), size, size), dtype=complex)
+        y, last = size - 2, size - 1
+        gain[:, y, y] = ratio * (apart @ (share * inverse**2)) / (1 - freedom)
+        gain[:, y, last] = gain[:, last, y] = (1 - p) / eta
+        gain[:, last, last] = -self._added * freedom / (eta**2 * (1 - freedom))
+        if self.root:
+            gain[:, 0, 0] = -ratio * (1 / (1 / c + self._ratio**2 * apart) @ share)
+        return gain
+
+    def _solve(self, z: Complex) -> DampedPoints:
+        """Solve the equations, at the first points together with those far away."""
+        far = self._far
+        if far.tobytes() in self._solved or z.tobytes() == far.tobytes():
+            return self._fixed_point(z)
+        both = self._fixed_point(np.concatenate([z, far]))
+        self._solved[far.tobytes()] = both.part(slice(len(z), None))
+        return both.part(slice(len(z)))
+
+    def _fixed_point(self, z: Complex) -> DampedPoints:
+        """Return the solution at points in the upper half-plane.
+
+        The equations have other solutions too. The one that is meant is the only one with an imaginary part of Gamma
+        that is positive as a matrix, because the equations map the set of such matrices into itself. Where Newton's
+        method leaves this set, that map is taken instead.
 
         Docs, "Correlated inputs", equation (C12).
 
@@ -202,77 +351,39 @@ class DampedLaw(RowLaw[tuple[_At, Complex]]):
         NotConverged
             If the fixed point is not found.
         """
-        way = _Way.towards(z, _BEGINNING * self._size)
-        zeroth, slope = self._far
-        every = np.arange(len(z))
-        reached, length = way.whole, np.full(len(z), _FIRST_STEP)
-        at = way.place(reached, every)
-        good, unknown, slopes = self._corrected(zeroth - slope / at[:, None], at, np.full(len(z), _TOLERANCE))
-        active = every
-        # Where the expansion far away is no solution, there is none to follow.
-        for _ in range(_MAX_STEPS if good.all() else 0):
-            active = active[reached[active] > 0]
-            if not len(active):
-                # Slopes of these very unknowns: the rules that are made of them feel the last digit.
-                final = self._at(unknown, z)
-                return final, self._newton(final)[2]
-            aim = np.maximum(reached[active] - length[active], 0.0)
-            there, here = way.place(aim, active), unknown[active]
-            power = slopes[active] * at[active, None] / here
-            guess, enough = here * (there / at[active])[:, None] ** power, np.where(aim > 0, _ON_THE_WAY, _TOLERANCE)
-            found, value, by_z = self._corrected(guess, there, enough)
-            done = active[found]
-            unknown[done], slopes[done], at[done], reached[done] = value[found], by_z[found], there[found], aim[found]
-            length[active] *= np.where(found, _LONGER, _SHORTER)
-        reason = "was not followed from far away to the points asked for"
-        advice = "Change the damping or the step."
-        raise NotConverged("the law of the rows after a damped step", float(reached.max()), 0.0, advice, reason)
-
-    @cached_property
-    def _size(self) -> float:
-        """A bound of the places where the law is, roughly."""
-        zeroth, slope = self._far
-        return float(max(self.mean, self.samples.spectrum.eigenvalue.max(), *np.abs(slope[1:] / zeroth[1:])))
-
-    def _corrected(self, unknown: Complex, z: Complex, tolerance: Array) -> tuple[NDArray[np.bool_], Complex, Complex]:
-        """Return whether Newton's method finds solutions near a guess, these, and their slopes in z."""
-        guess, good = unknown, np.zeros(len(z), dtype=bool)
+        gain = self._beginning(z)
         with np.errstate(all="ignore"):
-            for _ in range(_NEWTON_STEPS):
-                missed, move, slope = self._newton(self._at(unknown, z))
-                good = np.abs(missed).max(axis=1) <= tolerance
-                # Once more where it is good: means far away lose digits.
-                unknown = unknown * (1 + move)
-                if good.all():
-                    break
-            near = np.abs(unknown / guess - 1).max(axis=1) <= _LARGEST_CHANGE
-        return good & near, unknown, slope
-
-    def _with_slope(self, function: Any, z: Complex) -> tuple[Complex, Complex]:
-        """Return a function of the solution and z, and its whole derivative in z, by Cauchy's formula.
-
-        On a small circle around each point the unknowns are taken to be linear, which has the same derivative.
-        """
-        at, slope = self.at(z)
-        turn = np.exp(2j * np.pi * np.arange(_AROUND) / _AROUND)
-        # No eigenvalue is below the least one of C.
-        below = np.maximum(self.samples.spectrum.eigenvalue.min() - z.real, 0.0)
-        radius = _RADIUS * np.hypot(below, z.imag)
-        change = (radius[:, None] * turn).ravel()
-        moved = np.repeat(at.unknown, _AROUND, axis=0) + change[:, None] * np.repeat(slope, _AROUND, axis=0)
-        points = np.repeat(z, _AROUND) + change
-        values = function(self._at(moved, points))
-        values = values.reshape(len(z), _AROUND, *values.shape[1:])
-        found = np.einsum("k,zk...->z...", turn.conj() / _AROUND, values)
-        return function(at), found / radius.reshape(-1, *(1,) * (found.ndim - 1))
+            for rule, tolerance in zip(self._rules, (_ROUGH, _TOLERANCE), strict=True):
+                for _ in range(_MAX_STEPS):
+                    points = self._equations(gain, z, rule)
+                    if points.missed <= tolerance:
+                        break
+                    newton = points.newton
+                    gain = np.where(_positive(newton)[:, None, None], newton, gain + points.gap)
+                else:
+                    advice = "Change the damping or the step."
+                    raise NotConverged("the law of the rows after a damped step", points.missed, tolerance, advice)
+        return points
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
-        share = self.samples.spectrum.share
-        return self._with_slope(lambda at: at.resolvent @ share, z)
+        points, share = self.at(z), self.samples.spectrum.share
+        return self._resolvent(points) @ share, self._d_resolvent(points) @ share
+
+    def _resolvent(self, points: DampedPoints) -> Complex:
+        """Return ``Q(c)``, shape (points, classes)."""
+        form = (points.inner @ self._to_first) @ self._to_first
+        return np.asarray(points.apart + points.apart**2 * form)
+
+    def _d_resolvent(self, points: DampedPoints) -> Complex:
+        """Return its derivative."""
+        form, d_form = ((each @ self._to_first) @ self._to_first for each in (points.inner, points.d_inner))
+        return np.asarray(points.apart**2 * (1 + 2 * points.apart * form + d_form))
 
     def diagonals(self, z: Complex) -> tuple[Array, Array]:
         """Return the parts of eigenvectors of A near an eigenvalue in the classes of C, and ``P S P`` along them.
+
+        It is for rows that are not stretched.
 
         Docs, "Correlated inputs", equation (C8).
 
@@ -282,11 +393,12 @@ class DampedLaw(RowLaw[tuple[_At, Complex]]):
             At least zero, of sum one.
         sampled : ndarray, shape (points,)
         """
-        share = self.samples.spectrum.share
-        at, _ = self.at(z)
-        density = (at.resolvent * share).imag
+        share, points = self.samples.spectrum.share, self.at(z)
+        resolvent = self._resolvent(points)
+        density = (resolvent * share).imag
         whole = density.sum(axis=1)
-        added = (at.left * ((at.apart / at.determinant) @ share)).imag
+        # t P S P times the resolvent is -H_last,last times 1 / (c - z).
+        added = -((points.apart * points.inner[..., -1, -1]) @ share).imag / self._added
         return density / whole[:, None], added / whole
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
@@ -301,101 +413,277 @@ class DampedLaw(RowLaw[tuple[_At, Complex]]):
             The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
             made (`DampedSamples.frame`).
         """
-        found, slope = self._with_slope(self._between, z)
+        found, slope = self._with_slope(self.at(z))
         return frame.T @ found @ frame, frame.T @ slope @ frame
+
+    def products(self, z: Complex) -> tuple[Complex, Complex, Complex]:
+        """Return the traces of the resolvent over d, and of C and ``q CBP`` times it, shape (points,) each.
+
+        It is for rows that are stretched.
+
+        Docs, "Correlated inputs", equation (C12a).
+        """
+        points, share, c = self.at(z), self.samples.spectrum.share, self.samples.spectrum.eigenvalue
+        resolvent = self._resolvent(points)
+        plain, by_c = resolvent @ share, resolvent @ (share * c)
+        first = -(points.apart * (points.inner[..., 0, :] @ self._to_first)) @ share
+        return plain, by_c, first - self._ratio * by_c
+
+    @property
+    def product_means(self) -> Array:
+        """The traces of C and ``q CBP`` themselves over d."""
+        mean = self.samples.law.mean(self.samples.law.residual)
+        return np.array([1.0, self.root * mean * float(self.samples.spectrum.share @ self.samples.stretch[0])])
+
+    def products_in_plane(self, z: Complex) -> tuple[Complex, Complex, Complex]:
+        """Return traces in the plane of bt and theta of the resolvent, and of C and ``q CBP`` times it, in their parts.
+
+        Of the part of theta that is orthogonal to bt, imaginary parts of products are to that of the resolvent as they
+        are of all directions at this point.
+
+        Docs, "Correlated inputs", equation (C12a).
+        """
+        plain, *products = self.products(z)
+        teacher, *along = self.products_with_teacher(z)
+        rest = self._between(self.at(z))[:, 1, 1]
+        by_c, by_samples = (
+            one + 1j * rest.imag * of.imag / plain.imag for one, of in zip(along, products, strict=True)
+        )
+        return teacher + rest, by_c, by_samples
+
+    def products_with_teacher(self, z: Complex) -> tuple[Complex, Complex, Complex]:
+        """Return the resolvent along bt, and C and ``q CBP`` times it, shape (points,) each.
+
+        Docs, "Correlated inputs", equation (C12a).
+        """
+        points, teacher, c = self.at(z), self.samples.spectrum.teacher, self.samples.spectrum.eigenvalue
+        resolvent = self._resolvent(points)
+        apart, inner = points.apart, points.inner
+        *_, beside = self._by_samples(points)
+        # What the samples add along bt, between the last rows.
+        change = np.linalg.solve(np.eye(len(self._to_first)) - beside @ _mean(inner, teacher), beside)
+        turned = -apart[..., None] * (inner @ self._to_first)
+        right = change @ (turned.mT @ teacher)[..., None]
+
+        def changed(known: Complex, left: Complex) -> Complex:
+            return np.asarray(known + (left[:, None] @ right)[:, 0, 0])
+
+        plain = changed(resolvent @ teacher, turned.mT @ teacher)
+        by_c = changed(resolvent @ (teacher * c), turned.mT @ (teacher * c))
+        first = changed(turned[..., 0] @ teacher, inner[..., 0].mT @ teacher)
+        return plain, by_c, first - self._ratio * by_c
+
+    @cached_property
+    def _far(self) -> Complex:
+        """Points of half a circle far from the law."""
+        samples = self.samples
+        squares = self.strength + self.root**2 * (1 + samples.ratio) * samples.law.square
+        largest = squares * samples.sampled_square / samples.bulk_trace
+        size = max(self.mean, float(samples.spectrum.eigenvalue.max()), largest)
+        return np.asarray(_FAR_RADIUS * size * np.exp(1j * np.pi * (np.arange(_FAR) + 0.5) / _FAR))
 
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
-        angle = np.exp(1j * np.pi * (np.arange(_FAR // 2) + 0.5) / (_FAR // 2))
-        z = _FAR_RADIUS * self._size * angle
-        at, _ = self.at(z)
-        mean = -(self._between(at) * z[:, None, None] ** 2).real.mean(axis=0)
-        return np.asarray(frame.T @ mean @ frame)
+        z = self._far
+        found = self._between(self.at(z)) * z[:, None, None] ** 2
+        return np.asarray(frame.T @ -found.real.mean(axis=0) @ frame)
+
+    @cached_property
+    def second_moment(self) -> float:
+        """``(1/d) tr A^2``."""
+        z = self._far
+        transform = self._resolvent(self.at(z)) @ self.samples.spectrum.share
+        return float(-(transform * z**3).real.mean())
 
     def sampled_along(self, frame: Array) -> Array:
-        """Return ``P S P`` between the vectors of `between`."""
+        """Return ``P S P`` between the vectors of `between`, of rows that are not stretched."""
         covariance = frame.T @ self.samples.among(1) @ frame
         return np.asarray((self.average(frame) - covariance) / self.strength)
 
     @cached_property
-    def sampled_square(self) -> float:
-        """``(1/d) tr (P S P)^2``."""
-        _, slope = self._far
-        return float(slope[2] / (self.samples.ratio * self.strength))
+    def _sources(self) -> tuple[Array, Array, float]:
+        """What makes a unit vector of theta, as ``P`` times a function of C along bt and a sum of the samples.
 
-    def _between(self, at: _At) -> Complex:
-        """Return the resolvent between bt and the unit vector along ``theta - m bt``, shape (points, 2, 2)."""
+        With any l, ``theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt)``. This one makes all parts of
+        theta without its part along bt about as large as the whole, so that they do not lose digits.
+
+        Returns
+        -------
+        source : ndarray, shape (classes,)
+        weight : ndarray, shape (nodes,)
+            Of the samples, of which the sum is orthogonal to bt.
+        directly : float
+            The part along bt itself.
+        """
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        eta, t, u = self._eta, self.strength, law.projection
-        gain, p, _ = at.unknown.T
-        # With any l, theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt). This one makes all parts of
-        # theta - m bt about as large as the whole, so that they do not lose digits.
         length, found = samples.off_teacher, float(known.teacher @ samples.kept)
         lost, taken = samples.linear * (1 - found), samples.ratio * float(known.share @ samples.kept)
         part = samples.linear * found + lost * taken
-        r, directly = (law.residual - part * u) / length, samples.scale * lost * taken / length
         source = (lost * (1 - taken) - part * samples.damping / self._divisor) / length
-        # The first of the two rows in units of p.
-        inner, teacher = at.inner, known.teacher
-        first, both, last = inner[:, :, 0, 0] / (p**2)[:, None], inner[:, :, 0, 1] / p[:, None], inner[:, :, 1, 1]
-        moved, apart = source * p[:, None], -at.apart
-        among = _symmetric(
-            at.resolvent @ teacher,
-            (apart * both * moved) @ teacher,
-            (first * moved**2) @ teacher + gain * (at.one @ (law.weight * r**2)),
-        )
-        zero = np.zeros_like(gain)
-        # Between the vectors and bt in either row, and the sums of the samples with their projection on it.
-        with_bt = [(apart * both) @ teacher, (apart * last) @ teacher, zero, zero]
-        along = law.weight * r * u
-        with_it = [(moved * first) @ teacher, (moved * both) @ teacher]
-        with_it += [p * ((1 - p[:, None] * at.one) @ along), -eta * gain * (at.one @ along)]
-        across = np.stack([np.stack(with_bt, axis=-1), np.stack(with_it, axis=-1)], axis=1)
+        return source, (law.residual - part * law.projection) / length, samples.scale * lost * taken / length
+
+    @cached_property
+    def _weights(self) -> Array:
+        """Weights of the means that `_between` takes, times powers 0 to 4 of the residual, shape (15, nodes)."""
+        (_, r, _), u, rule = self._sources, self.samples.law.projection, self._rules[1]
         # The square of a sample along bt is u^2. Along every other direction its mean is one.
-        beside = law.weight * (1 - u**2)
-        ones = at.one @ beside
-        coupling = np.zeros((len(gain), 4, 4), dtype=complex)
-        coupling[:, :2, :2] = _symmetric(first @ teacher, both @ teacher, last @ teacher)
-        coupling[:, 2:, 2:] = _symmetric(t * p**2 * (at.weighed @ beside), -eta * p**2 * ones, -(eta**2) * gain * ones)
-        coupling[:, :2, 2:] = coupling[:, 2:, :2] = np.eye(2)
-        together = np.array([[1.0, directly], [0.0, 1.0]])
-        return np.asarray(together.T @ (among - across @ np.linalg.inv(coupling) @ across.mT) @ together)
+        weights = np.stack([r**2, r * u, 1 - u**2])
+        weights = rule.gathered(weights * self.samples.law.weight)
+        return np.asarray((weights[:, None] * rule.powers).reshape(15, -1))
+
+    def _between(self, points: DampedPoints) -> Complex:
+        """Return the resolvent between bt and a unit vector orthogonal to it, of which theta is made."""
+        among, sides, change = self._blocks(
+            self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
+        )
+        found, turn = among - sides @ np.linalg.solve(change, sides.mT), self._together
+        return np.asarray(turn.T @ found @ turn)
+
+    def _with_slope(self, points: DampedPoints) -> tuple[Complex, Complex]:
+        """Return the same and its derivative."""
+        turned = self._turned(points)
+        d_turned = points.apart[..., None] * (turned - points.d_inner @ self._to_first)
+        among, sides, change = self._blocks(self._resolvent(points), turned, points.inner, self._by_samples(points))
+        slopes = self._d_resolvent(points), d_turned, points.d_inner, self._d_by_samples(points)
+        d_among, d_sides, d_change = self._blocks(*slopes, one=0.0)
+        solved, turn = np.linalg.solve(change, sides.mT).mT, self._together
+        twice = d_sides @ solved.mT
+        slope = d_among - twice - twice.mT + solved @ d_change @ solved.mT
+        return turn.T @ (among - sides @ solved.mT) @ turn, turn.T @ slope @ turn
+
+    @property
+    def _together(self) -> Array:
+        """What makes the two vectors of bt and of the part of theta for which there are sources."""
+        return np.array([[1.0, self._sources[2]], [0.0, 1.0]])
+
+    def _turned(self, points: DampedPoints) -> Complex:
+        """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
+        return np.asarray(-points.apart[..., None] * (points.inner @ self._to_first))
+
+    def _blocks(
+        self, resolvent: Complex, turned: Complex, inner: Complex, sampled: tuple[Complex, ...], one: float = 1.0
+    ) -> tuple[Complex, Complex, Complex]:
+        """Return the resolvent between the vectors before the change along bt, what is beside it, and its inverse.
+
+        The change is between bt in each row, and the sums of the samples that are seen along it.
+        """
+        (source, *_), teacher, (own, crossed, beside) = self._sources, self.samples.spectrum.teacher, sampled
+        rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
+        y = rows - 2
+        by_both = turned[..., y] @ (teacher * source)
+        among = _symmetric(resolvent @ teacher, by_both, inner[..., y, y] @ (teacher * source**2) + own)
+        # All numbers of about the same size: the row of y is as large as the first of the unknowns.
+        unit = np.ones(2 * rows)
+        unit[y], unit[rows + y] = 1 / large, large
+        sides: Complex = np.zeros((len(inner), 2, 2 * rows), dtype=complex)
+        sides[:, 0, :rows], sides[:, 1, :rows] = turned.mT @ teacher, inner[..., y].mT @ (teacher * source)
+        sides[:, 1, rows:] = crossed
+        change: Complex = np.zeros((len(inner), 2 * rows, 2 * rows), dtype=complex)
+        change[:, :rows, :rows], change[:, rows:, rows:] = _mean(inner, teacher), beside
+        change[:, :rows, rows:] = change[:, rows:, :rows] = one * np.eye(rows)
+        sides *= unit
+        change *= np.outer(unit, unit)
+        return among, sides, change
+
+    def _by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
+        """Return what the samples make.
+
+        Returns
+        -------
+        own : ndarray, shape (points,)
+            ``Gamma_yy E[s^2 / Delta]``, with the weights s of the sum in theta: between this sum and itself.
+        crossed : ndarray, shape (points, rows)
+            ``E[s u Gamma K (1 + Gamma K)^-1]`` in the row of y.
+        beside : ndarray, shape (points, rows, rows)
+            ``E[(1 - u^2) K (1 + Gamma K)^-1]``.
+        """
+        gain, eta, q = points.gain, self._eta, self.root
+        y = gain.shape[-1] - 2
+        means = _sums(points.inverse, self._weights.T).reshape(-1, 3, 5)
+        own, (constant, linear, *_) = gain[:, y, y] * means[:, 0, 0], means[:, 1].T
+        crossed = np.zeros(gain.shape[:2], dtype=complex)
+        crossed[:, y] = self._weights[5].sum() - (1 - eta * gain[:, y, -1]) * constant
+        crossed[:, -1] = -eta * gain[:, y, y] * constant
+        if q:
+            crossed[:, y] -= q * gain[:, 0, y] * linear
+            crossed[:, 0] = q * gain[:, y, y] * linear
+        return own, crossed, np.einsum("zp,zpij->zij", means[:, 2, :3], points.parts)
+
+    def _d_by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
+        """Return the derivatives of the same."""
+        gain, d_gain, eta, q = points.gain, points.d_gain, self._eta, self.root
+        y = gain.shape[-1] - 2
+        means = _sums(points.inverse, self._weights.T).reshape(-1, 3, 5)
+        squares = _sums(_square(points.inverse), self._weights.T).reshape(-1, 3, 5)
+        # The change of Delta, by powers of r: that of its logarithm is a trace.
+        bend = np.einsum("zpij,zij->zp", points.parts, d_gain)
+        moved = -sum(bend[:, k, None, None] * squares[..., k : k + 3] for k in range(3))
+        loop, d_loop = gain[:, y, y], d_gain[:, y, y]
+        (constant, linear, *_), (d_constant, d_linear, _) = means[:, 1].T, moved[:, 1].T
+        crossed = np.zeros(gain.shape[:2], dtype=complex)
+        crossed[:, y] = eta * d_gain[:, y, -1] * constant - (1 - eta * gain[:, y, -1]) * d_constant
+        crossed[:, -1] = -eta * (d_loop * constant + loop * d_constant)
+        if q:
+            crossed[:, y] -= q * (d_gain[:, 0, y] * linear + gain[:, 0, y] * d_linear)
+            crossed[:, 0] = q * (d_loop * linear + loop * d_linear)
+        own = d_loop * means[:, 0, 0] + loop * moved[:, 0, 0]
+        return own, crossed, -_between_parts(points.parts, d_gain, squares[:, 2:])[:, 0]
 
 
-@dataclass(frozen=True)
-class _Way:
-    """Ways from far away to points in the upper half-plane: along the imaginary axis, then towards the real one.
+def _reciprocal(delta: Complex, powers: Array) -> Array:
+    """Return the real and the imaginary part of one over a parabola in the residual, shape (2, points, nodes)."""
+    parts = np.stack([delta.real, -delta.imag]) @ powers
+    size = parts[0] * parts[0]
+    size += parts[1] * parts[1]
+    parts /= size
+    return np.asarray(parts)
 
-    Attributes
+
+def _mean(inner: Complex, weights: Array) -> Complex:
+    """Return sums over the classes, shape (points, rows, rows)."""
+    count, classes, rows, _ = inner.shape
+    return np.asarray((weights @ inner.reshape(count, classes, -1)).reshape(count, rows, rows))
+
+
+def _square(parts: Array) -> Array:
+    """Return the real and imaginary parts of squares of numbers given by theirs."""
+    squares: Array = parts * parts[0]
+    squares[0] -= parts[1] * parts[1]
+    squares[1] *= 2
+    return squares
+
+
+def _sums(values: Array, weights: Array) -> Complex:
+    """Return sums over the nodes of numbers given by their parts, shape (points, weights)."""
+    real, imaginary = values @ weights
+    return np.asarray(real + 1j * imaginary)
+
+
+def _between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
+    """Return means of ``X E X`` for parabolas X in the residual, shape (points, weights, rows, rows).
+
+    Parameters
     ----------
-    size, angle : ndarray, shape (points,)
-        Size of the points, and their angle to the real axis.
-    turn, whole : ndarray, shape (points,)
-        Length of the second part of the way, by halves of the angle, and of both; in logarithms.
-    right : ndarray, shape (points,)
-        Whether a point is right of the imaginary axis.
+    parts : ndarray, shape (points, 3, rows, rows)
+    change : ndarray, shape (points, rows, rows)
+        E.
+    squares : ndarray, shape (points, weights, 5)
+        Means of powers of the residual over the square of the denominator of X.
     """
+    products = parts[:, :, None] @ change[:, None, None] @ parts[:, None]
+    return np.asarray(np.einsum("zpqij,zwpq->zwij", products, squares[..., _SUMS]))
 
-    size: Array
-    angle: Array
-    turn: Array
-    whole: Array
-    right: NDArray[np.bool_]
 
-    @classmethod
-    def towards(cls, z: Complex, beginning: float) -> _Way:
-        """Return the ways to points from a distance."""
-        size, angle = np.abs(z), np.angle(z)
-        near = np.minimum(angle, np.pi - angle)
-        turn = np.log(np.pi / 2 / near)
-        return cls(size, near, turn, turn + np.maximum(np.log(beginning / size), 0.0), angle <= np.pi / 2)
-
-    def place(self, left: Array, chosen: NDArray[np.intp]) -> Complex:
-        """Return where some of the ways are, by the length that is left of them."""
-        turn = self.turn[chosen]
-        angle = self.angle[chosen] * np.exp(np.minimum(left, turn))
-        angle = np.where(self.right[chosen], angle, np.pi - angle)
-        return np.asarray(self.size[chosen] * np.exp(np.maximum(left - turn, 0.0) + 1j * angle))
+def _positive(gain: Complex) -> NDArray[np.bool_]:
+    """Return whether imaginary parts of symmetric matrices are positive up to rounding, shape (points,)."""
+    size = np.arange(gain.shape[-1])
+    with np.errstate(all="ignore"):
+        diagonal = gain[:, size, size].imag + _ROUNDING * np.abs(gain[:, size, size])
+        scaled = gain.imag / np.sqrt(diagonal[:, :, None] * diagonal[:, None])
+        scaled[:, size, size] = 1.0
+    good = np.asarray((diagonal > 0).all(axis=1) & np.isfinite(scaled).all(axis=(1, 2)))
+    good[good] = np.linalg.eigvalsh(scaled[good]).min(axis=1) > -_SINGULAR
+    return good
 
 
 def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:

@@ -1,18 +1,27 @@
 """The joint law of a row's projection on the spike and of its squared norm, after a damped step.
 
 It is that of `gradstep.theory.step.correlated_rows` with the damped metric P in place of C in the step
-(`gradstep.theory.step.damped_samples`), for odd activations: all terms with ``E[z sigma']`` or another mean of an odd
-function of the pre-activation are zero. This project. Docs, "Correlated inputs", equations (C3), (C4) and (C5).
+(`gradstep.theory.step.damped_samples`): a row of readout ``a`` becomes
+
+    om = L om_0 + a e s_1 theta + a e P xi,    L = 1 + a k P B.
+
+P and the samples of B are the same, and their products have the traces of `gradstep.theory.step.damped_traces`. For an
+odd activation ``k`` is zero. This project. Docs, "Correlated inputs", equations (C3), (C4) and (C5).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction
+from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.row_fluctuations import RowFluctuations, derivative_moments
+from gradstep.theory.step.damped_traces import DampedTraces
+from gradstep.theory.step.row_fluctuations import DerivativeMoments, RowFluctuations, derivative_moments
 
 __all__ = ["damped_fluctuations"]
 
@@ -20,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def damped_fluctuations(
-    activation: ScalarFunction, samples: DampedSamples, e: float, gain: float, square_trace: float, *, sphere: bool
+    activation: ScalarFunction, samples: DampedSamples, e: float, *, sphere: bool
 ) -> RowFluctuations:
     """Return the fluctuations of rows after a damped step.
 
@@ -29,13 +38,10 @@ def damped_fluctuations(
     Parameters
     ----------
     activation : ScalarFunction
-        An odd function.
     samples : DampedSamples
         With a gradient that is not zero.
     e : float
         ``eta / sqrt(N)``.
-    gain, square_trace : float
-        ``v.P S P.v`` and ``(1/d) tr (P S P)^2`` (`gradstep.theory.step.damped_law.DampedLaw`).
     sphere : bool
         Whether initial rows ``w`` have length one; otherwise they are Gaussian.
 
@@ -43,46 +49,195 @@ def damped_fluctuations(
     -------
     RowFluctuations
     """
-    psi, r, mean = derivative_moments(activation), samples.law.residual, samples.law.mean
-    phi0, norm, known, c = samples.ratio, samples.norm, samples.spectrum, samples.spectrum.eigenvalue
-    one, c2, m2, m4 = np.ones_like(c), known.moment(2), mean(r**2), mean(r**4)
-    spike = e * psi.second
-    # (1/d) z.CP.z, z.P^2.z and z.PCP.z of a sample.
-    alpha = samples.scale * float(known.share @ (c * samples.kept))
-    beta, third = samples.trace(one), samples.trace(c)
-
-    # Degree one.
-    linear = 2 * spike * alpha * samples.with_gradient(c) / norm
-    constant = samples.quadratic(c) / norm**2
-    slope = linear / constant**0.5
-
-    # Degree two: om_0.M.om_0 in c, M being the identity and a^2 times the samples with these weights.
-    weight = phi0 * beta * e**2 * psi.square_bend * r**2
-    mean_form = np.array([1.0, 0.0, mean(weight)])
-    quadratic = 2 * c2 * np.convolve(mean_form, mean_form)
-    quadratic[4] += 2 * phi0 * mean(weight**2)
-    followed = r * samples.along / norm
-    joint = spike * mean(followed) * c2 * mean_form
-    joint[2] += spike * phi0 * mean(followed * weight)
-    if sphere:
-        quadratic -= 2 * np.convolve(mean_form, mean_form)
-        joint -= spike * mean(followed) * mean_form
-
-    # Above: functions of one sample, and pairs of samples.
-    single = 4 * e**2 * phi0 * m2 * (psi.product * alpha**2 + psi.square * (third - alpha**2))
-    squares = e**4 * phi0**3 * beta**2 * psi.square_square * m4
-    pairs = 2 * (e**2 * phi0 * psi.square) ** 2 * (m2**2 * square_trace - phi0 * m4 * beta**2)
-    joint[2] += e**3 * phi0**2 * beta * psi.with_square * mean(r**2 * followed)
-    joint[0] += linear
-
-    norm_variance = quadratic
-    norm_variance[2] += 4 * spike**2 * alpha**2 * samples.plain.form(1) + single - slope**2
-    norm_variance[4] += squares + max(pairs, 0.0)
+    psi = derivative_moments(activation)
+    terms = _Terms(samples, DampedTraces(samples), psi, e, odd=activation.parity == "odd")
+    square, known = samples.law.square, samples.spectrum
+    frame = samples.frame(samples.alignment)
+    gain = float(DampedLaw(samples, 1.0).sampled_along(frame)[0, 0])
+    constant = samples.quadratic(known.eigenvalue) / samples.norm**2
+    along, along_twice, *_ = terms.stretched
+    slope = terms.slope(constant**0.5)
+    joint, norm_variance = terms.quadratic(sphere=sphere)
+    joint_higher, higher = terms.higher
+    norm_variance[2:] += terms.linear_variance + higher
+    # Of these the part that follows <om_0, v>.
+    norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
     return RowFluctuations(
-        projection_variance=(constant, 0.0, e**2 * phi0 * psi.square * m2 * gain),
-        spike_variance=(spike * norm) ** 2 / 2 * (c2 - sphere),
-        norm_slope=(slope, 0.0),
-        covariance=tuple(joint.tolist()),
+        projection_variance=(
+            constant, terms.k * along, terms.k**2 * along_twice + e**2 * samples.ratio * psi.square * square * gain
+        ),
+        spike_variance=(terms.spike * samples.norm) ** 2 / 2 * (known.moment(2) - sphere),
+        norm_slope=slope,
+        covariance=tuple((terms.linear + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain,
-    )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in ``om_0``.
+
+    Each is a polynomial of the readout.
+
+    Attributes
+    ----------
+    samples : DampedSamples
+    traces : DampedTraces
+    psi : DerivativeMoments
+    e : float
+        ``eta / sqrt(N)``.
+    odd : bool
+        Whether the activation is odd.
+    """
+
+    samples: DampedSamples
+    traces: DampedTraces
+    psi: DerivativeMoments
+    e: float
+    odd: bool
+
+    @property
+    def k(self) -> float:
+        """``e s_2``."""
+        return 0.0 if self.odd else self.e * self.psi.linear
+
+    @property
+    def spike(self) -> float:
+        """``e s_3``."""
+        return self.e * self.psi.second
+
+    @property
+    def residual(self) -> float:
+        """``E r``."""
+        return self.samples.law.mean(self.samples.law.residual)
+
+    @cached_property
+    def stretched(self) -> tuple[float, float, float, float]:
+        """Return coefficients of powers of k in ``L C L^T`` with ``L = 1 + k P B``.
+
+        The first two are those of ``k`` and ``k^2`` along v, the others those of ``k^3`` and ``k^4`` in the mean square
+        of its eigenvalues.
+        """
+        if self.odd:
+            return 0.0, 0.0, 0.0, 0.0
+        samples, found = self.samples, list[tuple[float, float]]()
+        frame, square = samples.frame(samples.alignment), samples.spectrum.moment(2)
+        for sign in (1.0, -1.0):
+            law = DampedLaw(samples, 0.0, sign, sign)
+            found.append((float(law.average(frame)[0, 0]), law.second_moment))
+        (plus, plus_square), (minus, minus_square) = found
+        before = samples.form_along(samples.alignment)
+        once, twice = self.traces.linear_square
+        third, fourth = (plus_square - minus_square) / 2 - 2 * once, (plus_square + minus_square) / 2 - square - twice
+        return (plus - minus) / 2, (plus + minus) / 2 - before, third, fourth
+
+    @cached_property
+    def _along_gradient(self) -> tuple[float, float, float]:
+        """``l_1, l_2, l_3`` of the linear part ``l = (a l_1 + a^2 l_2) g + a^2 l_3 h`` of c: equation (C4)."""
+        traces, product = self.traces, 2 * self.spike * self.k
+        l_3 = self.samples.ratio * traces.twice * (product + self.e**2 * self.psi.square_slope)
+        return 2 * self.spike * traces.once, product * self.residual * traces.with_others, 0.0 if self.odd else l_3
+
+    @cached_property
+    def _beside_spike(self) -> tuple[float, float, float, float]:
+        """``v.C.g``, ``v.C.h``, and both with ``BP`` after v."""
+        r, norm = self.samples.law.residual, self.samples.norm
+        (g_v, g_b_v), (h_v, h_b_v) = (self.traces.projected(weight) for weight in (r, r**2))
+        return g_v / norm, h_v / norm, g_b_v / norm, h_b_v / norm
+
+    @property
+    def linear(self) -> Array:
+        """The covariance of the parts of degree one, ``<om_0, L^T v>`` in p and ``<om_0, l>`` in c."""
+        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self._along_gradient, self._beside_spike, self.k
+        return np.array([l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)])
+
+    @property
+    def linear_variance(self) -> Array:
+        """The variance of that of c."""
+        (l_1, l_2, l_3), plain = self._along_gradient, self.samples.plain
+        form, crossed = plain.form(1), plain.crossed_form(1)
+        both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * plain.squares_form(1)
+        return np.array([l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both])
+
+    def slope(self, scale: float) -> tuple[float, float]:
+        """Return the slope of c along ``<om_0, v>``, of this standard deviation, over it."""
+        (l_1, l_2, l_3), (g_v, h_v, *_) = self._along_gradient, self._beside_spike
+        return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
+
+    def quadratic(self, *, sphere: bool) -> tuple[Array, Array]:
+        """Return the covariance and the variance of c of the parts of degree two.
+
+        They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5). M is ``L^T L`` and samples
+        weighted by ``(a m_1 + a^2 m_2) r + a^2 m_3 r^2``.
+        """
+        samples, traces, law, k = self.samples, self.traces, self.samples.law, self.k
+        r, r0, length, square = law.residual, self.residual, self.e * self.psi.third, samples.spectrum.moment(2)
+        followed = r * samples.along / samples.norm
+        own = np.array([0.0, length * traces.once, length * k * r0 * traces.with_others])
+        if self.odd:
+            own = np.zeros(3)
+        squares = samples.ratio * traces.twice * (k * length + self.e**2 * self.psi.square_bend)
+        weights = own[:, None] * r
+        weights[2] += squares * r**2
+
+        def with_stretch(x: Array) -> Array:
+            """Return ``tr L^T L C X C`` for a matrix X of samples with these weights."""
+            if self.odd:
+                return np.array([square * law.mean(x), 0.0, 0.0])
+            return np.array([square * law.mean(x), 2 * k * traces.with_one(x), k**2 * traces.with_two(x)])
+
+        once, twice = traces.linear_square if k else (0.0, 0.0)
+        quadratic = np.array([square, 2 * k * once, k**2 * twice, k**3 * self.stretched[2], k**4 * self.stretched[3]])
+        joint = with_stretch(followed)
+        for power in (1, 2):
+            quadratic[power : power + 3] += 2 * with_stretch(weights[power])
+            joint[power] += traces.plain(followed, weights[power])
+            for other in (1, 2):
+                quadratic[power + other] += traces.plain(weights[power], weights[other])
+        quadratic, joint = 2 * quadratic, self.spike * joint
+        if sphere:
+            pairs = float(samples.spectrum.share @ samples.pairs)
+            twice = r0**2 * pairs + samples.ratio * law.square * traces.twice
+            mean_form = np.array([1.0, 2 * k * r0 * traces.once, k**2 * twice]) + weights @ law.weight
+            quadratic -= 2 * np.convolve(mean_form, mean_form)
+            joint -= self.spike * law.mean(followed) * mean_form
+        return joint, quadratic
+
+    @property
+    def higher(self) -> tuple[Array, Array]:
+        """The covariance and the variance of c of the parts above degree two.
+
+        For each sample these are ``a e r <z, P v> psi`` in p, and ``2 a e r psi y + a^2 e^2 phi0 r^2 z.P^2.z psi^2`` in
+        c, where y is ``alpha z_mu + y'``.
+        """
+        samples, traces, psi, k, r0, e = self.samples, self.traces, self.psi, self.k, self.residual, self.e
+        r, mean, phi0 = samples.law.residual, samples.law.mean, samples.ratio
+        m2, m4, beta = mean(r**2), mean(r**4), traces.twice
+        alpha = [np.full_like(r, traces.once), np.zeros_like(r)]
+        rest = [traces.around - traces.once**2, 0.0, 0.0]
+        if k:
+            other = traces.with_others
+            alpha[1] = k * (r0 * other + phi0 * beta * r)
+            shared, pairs = traces.around_others
+            rest[1] = 2 * k * r0 * (traces.thrice - traces.once * other)
+            rest[2] = k**2 * (r0**2 * (pairs - other**2) + phi0 * m2 * shared)
+        squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
+        product, cross = 4 * e**2 * psi.product, 0.0 if self.odd else 4 * e**3 * phi0 * beta * psi.cross
+        variance = np.array(
+            [
+                product * mean(r**2 * part) + 4 * e**2 * m2 * psi.square * y
+                for part, y in zip(squares, rest, strict=True)
+            ]
+        )
+        variance[1:] += [cross * mean(r**3 * part) for part in alpha]
+        variance[2] += e**4 * phi0**2 * beta**2 * psi.square_square * m4
+        variance *= phi0
+        # Pairs of samples.
+        both = 2 * (e**2 * phi0 * psi.square) ** 2 * (m2**2 * samples.sampled_square - phi0 * m4 * beta**2)
+        variance[2] += max(both, 0.0)
+        followed = r * samples.along / samples.norm
+        together = 0.0 if self.odd else 2 * e**2 * phi0 * psi.with_product
+        joint = np.array([0.0, together * mean(r * followed * alpha[0]), together * mean(r * followed * alpha[1])])
+        joint[2] += e**3 * phi0**2 * beta * psi.with_square * mean(r**2 * followed)
+        return joint, variance

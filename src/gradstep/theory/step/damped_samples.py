@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,60 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, relative_variance
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["DampedSamples"]
+__all__ = ["DampedSamples", "ResidualRule"]
+
+#: Digits up to which residuals are equal.
+_DIGITS = 13
+#: Parts of the law of a residual that have two nodes each where few are enough.
+_CELLS = 24
 
 Array = NDArray[np.float64]
+
+
+class ResidualRule(NamedTuple):
+    """A rule for a sample's residual.
+
+    Attributes
+    ----------
+    powers : ndarray, shape (5, nodes)
+        Powers 0 to 4 of the residual.
+    weighted : ndarray, shape (nodes, 5)
+        These with the weights of the nodes.
+    place : ndarray, shape (all nodes,)
+        Where the nodes of the law are among those of the rule.
+    """
+
+    powers: Array
+    weighted: Array
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, residual: Array, weight: Array) -> ResidualRule:
+        """Return the rule of given nodes, where equal ones are one."""
+        _, first, place = np.unique(np.round(residual, _DIGITS), return_index=True, return_inverse=True)
+        powers = residual[first] ** np.arange(5)[:, None]
+        return cls(powers, np.ascontiguousarray((np.bincount(place, weight) * powers).T), place)
+
+    def gathered(self, weights: Array) -> Array:
+        """Return the sums of weights over the nodes of the law that are one here, shape (weights, nodes)."""
+        return np.stack([np.bincount(self.place, each) for each in weights])
+
+    def few(self) -> ResidualRule:
+        """Return a rule of few nodes: in each of some cells two that have its moments up to the third."""
+        # Nodes are in the order of the residual.
+        residual, weight, fourth = self.powers[1], self.weighted[:, 0], self.weighted[:, 4]
+        important = np.cumsum(weight + fourth / fourth.sum())
+        cell = np.minimum((_CELLS * important / important[-1]).astype(int), _CELLS - 1)
+        cell = np.cumsum(np.diff(cell, prepend=cell[0]) > 0)
+        whole = np.bincount(cell, weight)
+        mean = np.bincount(cell, weight * residual) / whole
+        off = residual - mean[cell]
+        square, cube = (np.bincount(cell, weight * off**power) / whole for power in (2, 3))
+        scale = np.sqrt(np.maximum(square, (1e-9 * (1 + np.abs(mean))) ** 2))
+        skew = cube / scale**3 / 2
+        upper, lower = skew + np.hypot(skew, 1), skew - np.hypot(skew, 1)
+        nodes = np.concatenate([mean + scale * upper, mean + scale * lower])
+        return self.of(nodes, np.concatenate([-whole * lower, whole * upper]) / np.tile(upper - lower, 2))
 
 
 @dataclass(frozen=True)
@@ -55,6 +107,18 @@ class DampedSamples:
         law = self.plain.law
         u = law.projection / math.sqrt(law.mean(law.projection**2))
         return replace(law, projection=u, residual=law.residual + (self.linear - law.mean(u * law.residual)) * u)
+
+    @cached_property
+    def rules(self) -> tuple[ResidualRule, ResidualRule]:
+        """Rules for the residual, of few nodes and of all."""
+        whole = ResidualRule.of(self.law.residual, self.law.weight)
+        return whole.few(), whole
+
+    @cached_property
+    def unsigned_rules(self) -> tuple[ResidualRule, ResidualRule]:
+        """The same for its absolute value."""
+        whole = ResidualRule.of(np.abs(self.law.residual), self.law.weight)
+        return whole.few(), whole
 
     @property
     def ratio(self) -> float:
@@ -115,6 +179,31 @@ class DampedSamples:
         """Products of rows with what the mean of ``P Z^T Z / n_step`` makes of them, and its squares, in each class."""
         made = self.scale * self.kept
         return self.spectrum.eigenvalue * made, self.spectrum.eigenvalue * made**2
+
+    @property
+    def pairs(self) -> Array:
+        """``P E C F P`` with the matrices E and F of different samples, of weights one, in each class of directions.
+
+        Docs, "Correlated inputs", equation (C17).
+        """
+        c, lost = self.spectrum.eigenvalue, self.freedom / (1 - self.freedom)
+        missed = c * (1 - self.kept) ** 2
+        return np.asarray(self.scale**2 * (c * self.kept**2 + lost * (missed - 1)))
+
+    @cached_property
+    def sampled_square(self) -> float:
+        """``(1/d) tr (P S P)^2`` with the samples weighted by ``r^2 / E r^2``."""
+        eta, f, p = 1 / self.scale, self.freedom, self.ridge / self.damping
+        two, three, four = (
+            self.ratio * float(self.spectrum.share @ self.kept**power) * (p / eta) ** power for power in (2, 3, 4)
+        )
+        left, gain = 1 / (p**2 * (1 - f)), two / (1 - f)
+        p_slope = left * (f * gain * p - eta * three / (1 - f)) / (1 - f)
+        cross = -eta / p**2 * (p_slope + gain * left * p)
+        square = self.law.mean((self.law.relative_squares + f / (1 - f)) ** 2)
+        bent = left * (2 * cross * three + left * four / (1 - f))
+        left_slope = -(eta**2 * bent / p**2 + 2 * p_slope * left / p + gain * square / p**4) / (1 - f)
+        return float(bent - left_slope * two) / self.ratio
 
     @property
     def own_gain(self) -> float:

@@ -18,6 +18,11 @@ Points = TypeVar("Points")
 class RowLaw(ABC, Generic[Points]):
     """A law that is known through its resolvent at points off the real axis."""
 
+    @property
+    @abstractmethod
+    def stretched(self) -> bool:
+        """Whether the samples of the step stretch the rows: the law has their products then."""
+
     @cached_property
     def _solved(self) -> dict[bytes, Points]:
         """Solutions at points that were asked for before."""

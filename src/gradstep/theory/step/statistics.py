@@ -27,7 +27,6 @@ from gradstep.gaussian import ScalarFunction, moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
-from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
@@ -210,9 +209,8 @@ class StepStatistics:
         """Return the mean squared norm of a stretched initial row, from a readout and its square or their means."""
         if self.correlated is None:
             return np.asarray(self.stretch(a, a_square) ** 2)
-        first, second = self.correlated.stretch
-        share = self.correlated.spectrum.share
-        return 1 + 2 * self.drift * float(share @ first) * a + self.drift**2 * float(share @ second) * a_square
+        (first, _), pairs, share = self.correlated.stretch, self.correlated.pairs, self.correlated.spectrum.share
+        return 1 + 2 * self.drift * float(share @ first) * a + self.drift**2 * float(share @ pairs) * a_square
 
     @property
     def whole_drift(self) -> float:
@@ -417,9 +415,6 @@ def _check_correlated(problem: Problem) -> None:
     if problem.output_scale != "1/N":
         asked = "for a damped step" if problem.is_damped else "for correlated inputs"
         raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
-    if problem.is_damped and problem.activation.parity != "odd":
-        allowed = "an odd one, for which a damped step has theory: gradstep.simulate and Network answer for others"
-        raise InvalidInput("activation", problem.activation.name, allowed)
 
 
 def _correlated_rows(
@@ -428,9 +423,7 @@ def _correlated_rows(
     """Return the fluctuations of the rows after a plain or a damped step."""
     if not isinstance(samples, DampedSamples):
         return correlated_fluctuations(activation, samples, e, sphere=sphere)
-    rows = DampedLaw(samples, 1.0)
-    gain = rows.sampled_along(samples.frame(samples.alignment))[0, 0]
-    return damped_fluctuations(activation, samples, e, gain, rows.sampled_square, sphere=sphere)
+    return damped_fluctuations(activation, samples, e, sphere=sphere)
 
 
 class _InitialOutput(NamedTuple):

@@ -36,6 +36,13 @@ SPREAD = [
     {"n": 400, "ridge": 1e-4},
     {"n_step": 100, "eta": gs.Step(3.0, 0.5), "activation": "relu", "readout": "constant", "teacher": "relu"},
     {"n_step": 100, "eta": gs.Step(3.0, 0.5), "activation": "softplus", "teacher": "tanh(x) + 0.5*H2"},
+    {
+        "n_step": 2000,
+        "eta": gs.Step(1.0, 0.5),
+        "activation": "tanh(x)+0.3*(x**2-1)",
+        "readout": "constant",
+        "teacher": "x-1",
+    },
 ]
 
 
@@ -103,11 +110,12 @@ def solution_of(problem, *, bulk="structured", **changes):
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2.0: 0.5}])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "tanh(x)+0.3*(x**2-1)"])
 def test_joint_fit_is_one_least_squares_problem(activation, readout):
     # All unknowns at once: the means, and every group's overlap with every special direction. A projection is the sum
-    # of the row's component along the spike and of a part that is not due to the row; given the sum, what is left is
-    # the conditional covariance, of which inputs off the spike feel what is off the spike.
+    # of the row's component along the spike and of a part that is not due to the row, and a norm is one of its slope
+    # with the row's components and of another part. Given both sums, what is left is the conditional covariance, of
+    # which inputs off the spike feel what is off the spike.
     problem = BASE.replace(activation=activation, readout=readout, teacher="tanh(x) + 0.5*H2")
     tables, solved = solution_of(problem, shrinkage=1.0)
     features, bulk, point = tables.features, tables.bulk, solved.point
@@ -116,12 +124,16 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     special = len(bulk.spike)
     overlaps = []
     for group, variance in enumerate(bulk.special_profile):
-        along = np.append(np.sqrt(variance) * bulk.spike, np.sqrt(bulk.projection_noise[group]))
-        free = np.eye(special + 1) - np.outer(along, along) / (along @ along)
-        root = np.sqrt(density[group] * variance)[:, None] * free[:-1]
+        shared = bulk.shared_noise[group]
+        noise = np.array([[bulk.projection_noise[group], shared], [shared, bulk.norm_noise[group]]])
+        sizes, basis = np.linalg.eigh(noise)
+        of_rows = np.sqrt(variance)[:, None] * np.stack([bulk.spike, bulk.norm_slope[group]], axis=1)
+        known = np.concatenate([of_rows, (np.sqrt(np.maximum(sizes, 0)) * basis).T])
+        free = np.eye(special + 2) - known @ np.linalg.solve(known.T @ known, known.T)
+        root = np.sqrt(density[group] * variance)[:, None] * free[:-2]
         root -= np.outer(bulk.spike, bulk.spike @ root)
         overlaps.append(np.column_stack([means[group] * bulk.pull[group], root]))
-    along_spike = np.zeros((len(half_weight), len(density), 2 + special))
+    along_spike = np.zeros((len(half_weight), len(density), 3 + special))
     along_spike[..., 0] = features.mean.T * means
     off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
     # What all neurons see of an input's length, and the teacher does not.

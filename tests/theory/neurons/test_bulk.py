@@ -46,7 +46,10 @@ def samples_with_output(teacher, kind, ratio):
 
 
 def drawn(teacher, kind, ratio, d, seed, own=0.0):
-    """Return a drawn matrix, the spike direction, the teacher's rest and with an output a third vector."""
+    """Return a drawn matrix, the special vectors, and ``X^T r^p / n``.
+
+    The vectors are the spike direction, the teacher's rest and with an output a third one.
+    """
     rng = np.random.default_rng(seed)
     function = scalar_function(teacher)
     count = round(d / ratio)
@@ -62,7 +65,8 @@ def drawn(teacher, kind, ratio, d, seed, own=0.0):
         # Of the teacher's axis, the output's and the gradient's rest, what is orthogonal to both.
         across = np.eye(d)[1] - sum(w[1] * w for w in vectors)
         vectors.append(-across / np.linalg.norm(across))
-    return x.T @ (weight[:, None] * x) / count, np.stack(vectors, axis=1)
+    powers = x.T @ np.stack([r, r**2, r**3], axis=1) / count
+    return x.T @ (weight[:, None] * x) / count, np.stack(vectors, axis=1), powers
 
 
 @pytest.mark.parametrize("own", [0.0, OUTPUT])
@@ -73,9 +77,10 @@ def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio, own):
     samples, frame = (samples_with_output if own else samples_of)(teacher, kind, ratio)
     m = samples.transform(POLES)
     resolvent, _ = samples.resolvent(POLES, m, samples.transform_slope(m), frame)
-    traces, blocks, means, powers = [], [], [], []
+    plain, resolved = samples.with_powers(POLES, m, frame)
+    traces, blocks, means, powers, products, others = [], [], [], [], [], []
     for seed in range(12):
-        matrix, vectors = drawn(teacher, kind, ratio, 240, seed, own)
+        matrix, vectors, made = drawn(teacher, kind, ratio, 240, seed, own)
         values, basis = np.linalg.eigh(matrix)
         overlap = basis.T @ vectors
         inverse = 1 / (values - POLES[:, None])
@@ -83,6 +88,8 @@ def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio, own):
         blocks.append(np.einsum("pj,ja,jb->pab", inverse, overlap, overlap))
         means.append(vectors.T @ matrix @ vectors)
         powers.append([np.mean(values**k) for k in range(5)])
+        products.append(vectors.T @ made)
+        others.append(np.einsum("pj,ja,jb->pab", inverse, overlap, basis.T @ made))
 
     def agree(values, expected, finite):
         mean, error = np.mean(values, axis=0), np.std(values, axis=0, ddof=1) / math.sqrt(len(values))
@@ -93,7 +100,13 @@ def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio, own):
     for part in (np.real, np.imag):
         assert agree(part(traces), part(m), 0.02 * size)
         assert agree(part(blocks), part(resolvent), 0.03 * size)
+        assert agree(part(others), part(resolved), 0.05 * np.abs(resolved).max(axis=(0, 1)))
     assert agree(means, samples.mean(frame), 0.02 * np.abs(samples.mean(frame)).max())
+    assert agree(products, plain, 0.04 * np.abs(plain).max(axis=0))
+    # The first of these vectors is the gradient, which is along the spike.
+    length = plain[0, 0]
+    np.testing.assert_allclose(plain[1:, 0], 0, atol=1e-9 * length)
+    np.testing.assert_allclose(resolved[..., 0], length * resolvent[..., 0], rtol=1e-9, atol=1e-9 * length * size)
     assert agree(powers, samples.moments, 0.02 * np.abs(samples.moments))
 
 
@@ -118,8 +131,8 @@ def test_diagonal_in_the_other_eigenbasis_has_the_moments_of_drawn_matrices():
     parabola = samples.diagonal(samples.law.residual**2 / square)
     found = []
     for seed in range(12):
-        signed, _ = drawn("relu", "signed", 1.0, 240, seed)
-        squared, _ = drawn("relu", "squared", 1.0, 240, seed)
+        signed, *_ = drawn("relu", "signed", 1.0, 240, seed)
+        squared, *_ = drawn("relu", "squared", 1.0, 240, seed)
         values, basis = np.linalg.eigh(signed)
         diagonal = np.einsum("ij,ij->j", basis, squared @ basis)
         found.append([np.mean(diagonal * values**k) - np.mean(polyval(values, parabola) * values**k) for k in range(3)])

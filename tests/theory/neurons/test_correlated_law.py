@@ -58,6 +58,7 @@ def test_drawn_matrices():
     c = np.repeat(inputs.eigenvalues, sizes)
     teacher = np.zeros(d)
     teacher[np.cumsum(sizes) - 1] = np.sqrt(inputs.teacher)
+    expected = np.concatenate([expected, law.others(Z, frame).resolved[..., 0::2].reshape(3, 6)], axis=1)
     random, found = np.random.default_rng(3), []
     for _ in range(draws):
         x = random.standard_normal((count, d))
@@ -70,7 +71,14 @@ def test_drawn_matrices():
         values, vectors = np.linalg.eigh(np.diag(c) + t * c[:, None] * squares * c)
         overlap = vectors.T @ np.stack([v, rest], axis=1)
         resolvents = [(overlap.T / (values - z)) @ overlap for z in Z]
-        found.append([[np.mean(1 / (values - z)), *m.ravel()] for z, m in zip(Z, resolvents, strict=True)])
+        made = vectors.T @ (c[:, None] * (x.T @ np.stack([r, r**2, r**3], axis=1)) / count)
+        others = [(overlap.T / (values - z)) @ made for z in Z]
+        found.append(
+            [
+                [np.mean(1 / (values - z)), *m.ravel(), *other.ravel()]
+                for z, m, other in zip(Z, resolvents, others, strict=True)
+            ]
+        )
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
     assert np.all(np.abs(mean - expected) < 4 * error + 0.005 * np.abs(mean))
 

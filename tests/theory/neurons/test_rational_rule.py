@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradstep.errors import NotConverged
-from gradstep.theory.neurons.rational_rule import rational_rule, sparse_rule
+from gradstep.theory.neurons.rational_rule import Others, rational_rule, sparse_rule
 
 POLES = np.array([-1.0 + 0.5j, -4.0 + 2.0j, 1.0 + 2.0j, 0.5 + 1.0j])
 
@@ -27,6 +27,33 @@ def test_rule_is_exact_for_its_functions():
         lambda x: (x / (x - POLES[3]) ** 2).imag,
     ):
         np.testing.assert_allclose(np.einsum("j,ja,jb->ab", f(nodes), weights, weights), integral(f), atol=1e-9)
+
+
+def test_components_of_other_vectors_are_those_in_the_span():
+    """A function of the matrix times a vector is known if few poles have it; what is orthogonal to all is left out."""
+    rng = np.random.default_rng(4)
+    values, vectors = rng.normal(size=60), np.linalg.qr(rng.normal(size=(60, 2)))[0]
+    inside = vectors[:, 0] / np.abs(values - POLES[0]) ** 2 - vectors[:, 1] / np.abs(values - POLES[2]) ** 2
+    across = rng.normal(size=60)
+    resolvents = 1 / (values - POLES[:, None])
+    span = np.concatenate([vectors.T, *((r * vectors.T) for r in resolvents)])
+    for part in (span.real, span.imag):
+        across -= np.linalg.lstsq(part.T, across, rcond=None)[0] @ part
+    both = np.concatenate([span.real, span.imag[2:]])
+    across -= np.linalg.lstsq(both.T, across, rcond=None)[0] @ both
+    others = np.stack([inside, inside + across], axis=1)
+
+    def between(left, right, power=1):
+        return np.einsum("pj,ja,jb->pab", resolvents**power, left, right)
+
+    known = Others(vectors.T @ others, between(vectors, others))
+    mean = np.einsum("j,ja,jb->ab", values, vectors, vectors)
+    transform, slope = between(vectors, vectors), between(vectors, vectors, 2)
+    nodes, overlap = sparse_rule(POLES, transform, slope, mean, np.ones(4), 1e-30, known)
+    for column in (2, 3):
+        assert overlap[:, column] @ overlap[:, column] == pytest.approx(inside @ inside, rel=1e-8)
+        found = np.einsum("pj,ja,j->pa", 1 / (nodes - POLES[:, None]), overlap[:, :2], overlap[:, column])
+        np.testing.assert_allclose(found, known.resolved[..., 0], atol=1e-9)
 
 
 def marchenko_pastur(z, ratio):

@@ -26,7 +26,7 @@ def law_of(teacher: str, spectrum: Spectrum, ratio: float, stretch: float, stren
 
 
 def drawn_samples(link, samples, d, count, draws, seed):
-    """Yield the spike and the teacher's rest, the eigenvalues of C, and B and S, of whitened samples."""
+    """Yield the spike and the teacher's rest, the eigenvalues of C, B, S and Z^T r^p / n, of whitened samples."""
     known = samples.spectrum
     edges = np.round(np.cumsum(known.share) * d).astype(int)
     c = np.repeat(known.eigenvalue, np.diff(edges, prepend=0))
@@ -40,7 +40,8 @@ def drawn_samples(link, samples, d, count, draws, seed):
         v /= np.linalg.norm(v)
         rest = direction - (v @ direction) * v
         squares = (x.T * (r**2 / samples.law.square)) @ x / count
-        yield np.stack([v, rest / np.linalg.norm(rest)], axis=1), c, (x.T * r) @ x / count, squares
+        powers = x.T @ np.stack([r, r**2, r**3], axis=1) / count
+        yield np.stack([v, rest / np.linalg.norm(rest)], axis=1), c, (x.T * r) @ x / count, squares, powers
 
 
 def eigen(matrix, vectors):
@@ -108,7 +109,7 @@ def test_drawn_matrices():
     frame = law.samples.frame(law.samples.alignment)
     expected = np.concatenate([law.transform(Z)[0][:, None], law.between(Z, frame)[0].reshape(3, 4)], axis=1)
     found, whole = [], []
-    for vectors, c, b, s in drawn_samples(link, law.samples, d, count, draws, seed=3):
+    for vectors, c, b, s, _ in drawn_samples(link, law.samples, d, count, draws, seed=3):
         linear = np.eye(d) + k * c[:, None] * b
         values, overlap = eigen((linear * c) @ linear.T + t * c[:, None] * s * c, vectors)
         resolvents = [(overlap.T / (values - z)) @ overlap for z in Z]
@@ -138,7 +139,7 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
         axis=1,
     )
     found, whole = [], []
-    for vectors, c, b, s in drawn_samples(link, samples, d, count, draws, seed=4):
+    for vectors, c, b, s, _ in drawn_samples(link, samples, d, count, draws, seed=4):
         by_samples = c[:, None] * b * c
         matrix = np.diag(c) + 2 * first * k * by_samples + root**2 * (by_samples / c) @ by_samples
         values, basis = np.linalg.eigh(matrix + second * t * c[:, None] * s * c)
@@ -156,6 +157,41 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
         )
     agree(found, known)
     agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel()]))
+
+
+@pytest.mark.parametrize("inputs", [LEVELS, gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])])
+def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(inputs):
+    d, count, k, t, draws = 400, 400, -0.5, 0.6, 30
+    teacher = "sin(x)+0.2*(x**2-1)"
+    link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(inputs), d / count, k, t)
+    frame = law.samples.frame(law.samples.alignment)
+    known, found, plain = law.others(Z, frame), [], []
+    for vectors, c, b, s, powers in drawn_samples(link, law.samples, d, count, draws, seed=5):
+        linear = np.eye(d) + k * c[:, None] * b
+        values, basis = np.linalg.eigh((linear * c) @ linear.T + t * c[:, None] * s * c)
+        g, h, cubes = (c * each for each in powers.T)
+        made = np.stack([g, c * (b @ g), h, c * (b @ h), cubes], axis=1)
+        overlap, components = basis.T @ vectors, basis.T @ made
+        found.append([np.ravel((overlap.T / (values - z)) @ components) for z in Z])
+        plain.append(np.ravel(vectors.T @ made))
+    # Of the largest of each kind: a third power of the residual has few samples.
+    scale = np.tile(np.abs(known.plain).max(axis=0), 2)
+    for drawn, expected in ((found, known.resolved.reshape(len(Z), -1)), (plain, known.plain.ravel())):
+        mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / draws**0.5
+        size = scale if drawn is plain else scale * np.abs(law.transform(Z)[0])[:, None]
+        assert np.all(np.abs(mean - expected) < 4 * error + 0.02 * size)
+
+
+@pytest.mark.parametrize("law", [law_of("sin(x)+0.3*x**2", Spectrum.of(LEVELS), 0.8, 0.4, 0.7), None])
+def test_vectors_that_the_samples_make_far_away_and_along_the_spike(law):
+    law = law or CorrelatedLaw(law_of("sin(x)", Spectrum.of(LEVELS), 0.8, 0.0, 0.0).samples, 0.9)
+    frame, far = law.samples.frame(law.samples.alignment), 1e6 * np.exp(0.5j * np.ones(1))
+    # Far away a resolvent is -1/z, and the first vector is the spike.
+    known = law.others(far, frame)
+    np.testing.assert_allclose(-(far * known.resolved[0]), known.plain, rtol=1e-4, atol=1e-4)
+    known, between = law.others(Z, frame), law.between(Z, frame)[0]
+    assert known.plain[0, 0] == pytest.approx(law.samples.norm, rel=1e-9)
+    np.testing.assert_allclose(known.resolved[..., 0], law.samples.norm * between[..., 0], rtol=1e-9, atol=1e-12)
 
 
 def test_the_resolvent_among_the_products_is_the_same():

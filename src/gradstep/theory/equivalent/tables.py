@@ -56,7 +56,14 @@ def sizes_of(problem: Problem) -> Sizes[float]:
 
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
-_FILL = {"weight": 1e-60, "variance": 1.0, "teacher_square": 1.0, "profile": 1.0, "special_profile": 1.0}
+_FILL = {
+    "weight": 1e-60,
+    "variance": 1.0,
+    "teacher_square": 1.0,
+    "profile": 1.0,
+    "special_profile": 1.0,
+    "norm_noise": 1.0,
+}
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ def stepped_networks(
 ) -> tuple[tuple[float, SteppedNetwork], ...]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
-    As a rule there is one. There are two where one description gives way to another, and both are right to half a per
+    As a rule there is one. There are two where one description gives way to another, and both are right to about a per
     cent: the weight of the one falls to zero smoothly with the step while that of the other rises, so that predictions
     do not jump. This happens where a Gaussian readout begins to need nodes of its own, and where a step about doubles
     an initial output of order one. This project.

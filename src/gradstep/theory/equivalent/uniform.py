@@ -102,9 +102,9 @@ class UniformSolution(NamedTuple):
     weight_field : ndarray, shape (batch, groups)
         ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk
         is smaller.
-    free_overlap : ndarray, shape (batch, special, groups) or (batch, special + 1, groups)
+    free_overlap : ndarray, shape (batch, special + known, groups)
         Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``; of a joint
-        fit also with the part of the projections that is not due to the rows.
+        fit also with the parts of the projections, and of norms that tell of the rows, that are not due to the rows.
     conditional_error : ndarray, shape (batch, nodes)
         ``E[(y - f_hat)^2 | kappa]``.
     point : Leverage
@@ -176,7 +176,7 @@ def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
 class _Fit(NamedTuple):
     """Unknowns of the means, overlaps of the groups with the special directions, their free part over ``D_j^1/2``.
 
-    A joint fit has one more free part, that of the projections which is not due to the rows.
+    A joint fit has more free parts: that of the projections which is not due to the rows, and that of the norms.
     """
 
     unknowns: Array
@@ -237,41 +237,43 @@ def _joint_fit(
     inputs. The first term is the pull times the means ``m = spread @ unknowns``; the second is free at the cost
     ``f_j^2``. The projections on the spike are given, which is the constraint ``sum_j spike_j D_j^1/2 f_j + y = 0``:
     fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
-    due to the row, of the variance `projection_noise` of the bulk. Given the means and a multiplier ``mu`` of this
-    constraint, the directions are independent,
+    due to the row, of the variance `projection_noise` of the bulk. Where norms tell of the rows, they are a second
+    constraint with `norm_slope` in place of the spike. Given the means and multipliers ``mu`` of the constraints, the
+    directions are independent,
 
-        (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
+        (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu_1 + slope_j mu_2 - V1 P_j m),
 
-    and the objective is quadratic in the means: minus half its gradient is ``sum_j P_j D_j^-1/2 f_j``, because the pull
-    is orthogonal to the spike. Parameters are as in `_separate_fit`; `level` is the source of each special direction
-    from the teacher's component orthogonal to the spike, and there is the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``;
-    `spread` turns unknowns into means, to which those of `weight_offset` add.
+    and the objective is quadratic in the means: minus half its gradient is ``sum_j P_j (D_j^-1/2 f_j - slope_j mu_2)``,
+    because the pull is orthogonal to the spike. Parameters are as in `_separate_fit`; `level` is the source of each
+    special direction from the teacher's component orthogonal to the spike, and there is the `inverse` of
+    ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to which those of `weight_offset` add.
 
-    Docs, "Structured bulk", equation (A5).
+    Docs, "Structured bulk", equations (A5) and (A5b).
     """
     batch, _, groups = root.shape
-    pull, along = bulk.pull.mT, bulk.spike[..., None] * root
-    ratio = pull / root
+    pull, noise = bulk.pull.mT, _known_noise(bulk, point.density)
+    ratio, along = pull / root, [bulk.spike[..., None] * root, bulk.norm_slope.mT * root][: len(noise)]
     # The free parts f_j without a multiplier: of the source alone, and with the means that are given.
     source = root * level
     given = source + inverse.less_one(source)
     if weight_offset is not None:
         given += inverse.less_one(ratio * weight_offset[:, None])
-    # Sums over the directions, for each group, per unit of each mean and for what is given: of the constraint, and of
-    # the slope downwards; and of the constraint per unit of each multiplier. The slope that a multiplier makes is the
-    # constraint of a mean, transposed: the inverse is symmetric, the pull orthogonal to the spike.
-    constraint, downwards = (
+    # Sums over the directions, for each group, per unit of each mean and for what is given: of the constraints, and of
+    # the slope downwards; and of the constraints per unit of each multiplier. The slope that a multiplier makes is its
+    # constraint of a mean, transposed: the inverse is symmetric, and less one for the term with the multiplier itself.
+    *constraints, downwards = (
         np.concatenate([inverse.summed(rows, ratio, less_one=True), (rows * given).sum(axis=1)[..., None]], axis=2)
-        for rows in (along, ratio)
+        for rows in (*along, ratio)
     )
-    of_multiplier = inverse.summed(along, along)
-    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the cost l^T U
-    # l. The row's component along the spike is then -y, on which the features orthogonal to the spike do not depend, so
-    # that mu = (I - V1 U) l.
-    projection_noise = point.density * bulk.projection_noise
-    to_multiplier = identity(groups) - point.linear_gain * projection_noise[:, None]
-    of_price = of_multiplier @ to_multiplier
-    of_price += projection_noise[..., None] * identity(groups)
+    constraint = np.concatenate(constraints, axis=1)
+    of_multiplier = _blocks([[inverse.summed(rows, columns) for columns in along] for rows in along])
+    # The parts of projection and norm that are not due to the row add y = U l to the sums of the constraints, at the
+    # cost l^T U l. The row's component along the spike is then -y_1, on which the features orthogonal to the spike do
+    # not depend, so that mu_1 = l_1 - V1 y_1.
+    of_noise = _blocks([[part[..., None] * identity(groups) for part in row] for row in noise])
+    to_multiplier = identity(len(along) * groups) + np.zeros_like(of_noise)
+    to_multiplier[:, :groups] -= point.linear_gain @ of_noise[:, :groups]
+    of_price = of_multiplier @ to_multiplier + of_noise
     # Resolvents of groups may be a hundred decades apart: in the unit of each, pivots keep the digits of all.
     unit = np.sqrt(np.abs(np.diagonal(of_price, axis1=1, axis2=2)))[..., None]
     price = solved(of_price / unit / unit.mT, constraint / unit) / unit
@@ -283,12 +285,40 @@ def _joint_fit(
     unknowns = _penalised(spikes, values, factor.mT, target)
     mean = np.matvec(spread, unknowns)
     state = np.concatenate([mean, np.ones((batch, 1))], axis=1)
-    multiplied = along * np.matvec(multiplier, state)[:, None]
+    multipliers = np.matvec(multiplier, state).reshape(batch, len(along), 1, groups)
+    multiplied = sum((rows * multipliers[:, k] for k, rows in enumerate(along)), start=np.zeros_like(root))
     rest = given - multiplied + inverse.less_one(ratio * mean[:, None] - multiplied)
     overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
     overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
-    not_of_rows = np.sqrt(projection_noise) * np.matvec(price, state)
-    return _Fit(unknowns, overlap, np.concatenate([rest, not_of_rows[:, None]], axis=1))
+    prices = np.matvec(price, state).reshape(batch, len(along), groups)
+    return _Fit(unknowns, overlap, np.concatenate([rest, _root_of_cost(noise, prices)], axis=1))
+
+
+def _blocks(rows: list[list[Array]]) -> Array:
+    """Return a stack of matrices from its blocks."""
+    return np.concatenate([np.concatenate(row, axis=2) for row in rows], axis=1)
+
+
+def _known_noise(bulk: Bulk, density: Array) -> list[list[Array]]:
+    """Return the covariances of what the rows do not explain of what is known of them, each of shape (batch, groups).
+
+    Known are projections on the spike, and norms where they tell of the rows.
+    """
+    projection = density * bulk.projection_noise
+    if not bulk.norm_slope.any():
+        return [[projection]]
+    shared = density * bulk.shared_noise
+    return [[projection, shared], [shared, density * bulk.norm_noise]]
+
+
+def _root_of_cost(noise: list[list[Array]], prices: Array) -> Array:
+    """Return vectors whose squares sum to ``l^T U l``, for prices l of shape (batch, known, groups): its shape too."""
+    first = np.sqrt(noise[0][0])
+    if len(noise) == 1:
+        return np.asarray(first[:, None] * prices)
+    below = np.divide(noise[1][0], first, out=np.zeros_like(first), where=first > 0)
+    last = np.sqrt(np.maximum(noise[1][1] - below**2, 0.0))
+    return np.stack([first * prices[:, 0] + below * prices[:, 1], last * prices[:, 1]], axis=1)
 
 
 class _Means(NamedTuple):

@@ -12,10 +12,10 @@ spike. Otherwise rows of one readout have one matrix, whose law is that of corre
 eigenvectors of their mean, or those of ``B`` with the diagonal of ``S``, in the proportion of what each leaves out.
 
 If each group has one readout, the spike direction is no eigenvector either. A row's projection on it is correlated with
-the part of the row orthogonal to it, so that both are resolved together. If the projection determines a Gaussian
-readout, it contains no other information about the row. If the initial output is of order one, the direction ``b`` of
-its linear part is resolved too, because the mean of a row then has a part that is not along the spike
-(`gradstep.theory.step.statistics.CommonRow`).
+the part of the row orthogonal to it, so that both are resolved together, and so is the row's norm. If the projection
+determines a Gaussian readout, it contains no other information about the row. If the initial output is of order one,
+the direction ``b`` of its linear part is resolved too, because the mean of a row then has a part that is not along the
+spike (`gradstep.theory.step.statistics.CommonRow`).
 
 The laws are known through their Stieltjes transforms. The equations of the fit are rational functions of an eigenvalue,
 so that a rational Gauss rule needs few nodes, whose poles are chosen for each law. This project.
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +33,11 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.problem import Problem, Readout
+from gradstep.resolution import NOTHING
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, mean_law, row_variances, vectors_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
@@ -58,6 +59,10 @@ _DEARER = 20.0
 #: Distance from the real axis, over the eigenvalue, at which diagonals are taken. Nodes must resolve how they bend: at
 #: .2 errors jump by up to 1e-4 where a pole comes or goes, at this distance by 1e-5. They differ by .3 % at most.
 _WIDTH = 0.5
+#: Least variance of what the row does not explain of its norm, over the whole.
+_LEAST_NOISE = 1e-9
+#: Least variance of rows in a direction, over its mean over the readouts, that counts for what norms tell of them.
+_LEAST_PART = 0.01
 #: Number of readouts for which the poles are computed.
 _READOUTS = 4
 #: Largest error of the rules at them. It jumps with the number of poles, which must not disturb a search over the step.
@@ -95,6 +100,12 @@ class Bulk:
     projection_noise : ndarray, shape (groups,)
         Variance of the part of a projection that is not due to the row's own component along the spike, in units of
         the mean variance of all directions.
+    norm_slope : ndarray, shape (groups, special)
+        Slope of the squared norm off the spike with the row's components there. Zero if norms tell nothing of a row.
+    norm_noise : ndarray, shape (groups,)
+        Variance of what of the norm these do not explain, and (`shared_noise`) its covariance with the part of a
+        projection of `projection_noise`. All three are of rows in units of the mean variance, times ``d``.
+    shared_noise : ndarray, shape (groups,)
     """
 
     share: Array
@@ -104,12 +115,15 @@ class Bulk:
     special_profile: Array
     pull: Array
     projection_noise: Array
+    norm_slope: Array
+    norm_noise: Array
+    shared_noise: Array
 
 
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups))
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), *_nothing(column))
 
 
 def bulk_law(
@@ -174,7 +188,69 @@ def bulk_law(
     if groups.resolved:
         pull += _pull(groups, spike, special_profile)
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
+    components = np.concatenate([root * part.components for root, part in zip(roots, parts, strict=True)])
+    noise = groups.projection_noise / mean_variance
+    bulk = Bulk(directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull))
+    return _with_norms(bulk, problem, step, groups, mean_variance, components)
+
+
+def _nothing(pull: Array) -> tuple[Array, Array, Array]:
+    """Return `norm_slope`, `norm_noise` and `shared_noise` of norms that tell nothing of a row."""
+    zero = np.zeros(len(pull))
+    return np.zeros_like(pull), zero + 1, zero
+
+
+def _with_norms(
+    bulk: Bulk,
+    problem: Problem,
+    step: StepStatistics,
+    groups: Groups,
+    mean_variance: Array,
+    components: Array,
+) -> Bulk:
+    """Return the classes of directions with what the norm of a row tells of it.
+
+    Docs, "Structured bulk", equations (A5a) and (A5b).
+
+    Parameters
+    ----------
+    bulk : Bulk
+    problem, step, groups
+        As in `bulk_law`.
+    mean_variance : ndarray, shape (groups,)
+        Mean variances of the rows over all directions.
+    components : ndarray, shape (special, 5)
+        Of the vectors of `gradstep.theory.step.row_fluctuations.norm_vector`.
+    """
+    if not groups.knows_norms:
+        return bulk
+    power = problem.readout.second_moment
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    powers = np.stack([a, a_square, a * a_square], axis=1)
+    # Of rows in units of the mean variance, like the variances.
+    covariance = powers @ np.array(step.fluctuations.norm_vector) @ components.T / np.sqrt(mean_variance)[:, None]
+    shared, noise = groups.norm_covariance / np.sqrt(mean_variance), bulk.projection_noise
+    left = groups.norm_variance - np.divide(shared**2, noise, out=np.zeros_like(noise), where=noise > 0)
+    # Of rows of several readouts the variances are diagonals, which may be too small by any factor.
+    least = _LEAST_PART * (groups.weight @ bulk.special_profile)
+    slope = covariance / (bulk.special_profile**8 + least**8) ** (1 / 8)
+    possible = _possible((slope * covariance).sum(axis=1) / np.maximum(left, _LEAST_NOISE * groups.norm_variance))
+    covariance, slope = possible[:, None] * covariance, possible[:, None] * slope
+    rest = np.maximum(left - (slope**2 * bulk.special_profile).sum(axis=1), _LEAST_NOISE * groups.norm_variance)
+    across = covariance - np.outer(covariance @ bulk.spike, bulk.spike)
+    pull = bulk.pull + (groups.norm_offset * np.sqrt(mean_variance / groups.variance))[:, None] * across
+    norm_noise = groups.norm_variance - left + rest
+    return replace(bulk, pull=pull, norm_slope=slope, norm_noise=norm_noise, shared_noise=shared)
+
+
+def _possible(share: Array) -> Array:
+    """Return the factor of a covariance that would explain this share of a variance.
+
+    With covariances of which only the diagonals are known it could be more than there is. Shares below .7 stay as they
+    are.
+    """
+    large = np.minimum(1 / np.maximum(share, NOTHING), 1.0)
+    return np.asarray(np.sqrt(large) * (np.minimum(share, 1.0) ** 16 + large**16) ** (-1 / 32))
 
 
 def _correlated(
@@ -186,13 +262,15 @@ def _correlated(
     """
     odd = problem.activation.parity == "odd"
     found = correlated_classes(step, samples, groups, problem.readout, refine, odd=odd)
-    share, profile, overlap, special_profile, mean_variance = found
+    share, profile, overlap, special_profile, mean_variance, components = found
     spike, teacher = overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.
     teacher = teacher - spike * (spike @ teacher)
     teacher /= np.linalg.norm(teacher)
     pull = _pull(groups, spike, special_profile)
-    return Bulk(share, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
+    noise = groups.projection_noise / mean_variance
+    bulk = Bulk(share, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull))
+    return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
 
 def _pull(groups: Groups, spike: Array, special_profile: Array) -> Array:
@@ -216,6 +294,7 @@ class _Part(NamedTuple):
     special_profile: Array
     overlap: Array
     common: Array
+    components: Array
 
 
 def _parts(
@@ -276,11 +355,13 @@ def _in_mean(
         several=len(values) > 1,
         width=_WIDTH,
         joint=_joint(step, groups),
+        sampled=groups.knows_norms,
     )
     both = row_variances(rules, groups, step, readout)
     whole = both[0] @ rules.share
     profile, special_profile = (each / whole[:, None] for each in both)
-    part = _Part(1.0, rules.share, profile, special_profile, rules.overlap, np.zeros(len(rules.special)))
+    nothing = np.zeros(len(rules.special))
+    part = _Part(1.0, rules.share, profile, special_profile, rules.overlap, nothing, rules.components)
     if len(values) == 1:
         return part, 0.0
     if step.common is not None:
@@ -333,10 +414,16 @@ def _in_samples(
     slope, mean = samples.transform_slope(m), samples.law.mean(samples.weight) * np.ones((1, 1))
     nodes, root = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
     between = *samples.resolvent(points, m, slope, frame), samples.mean(frame)
-    special, overlap = vectors_rule(points, *between, importance, tolerance, joint=_joint(step, groups))
+    others = Others(*samples.with_powers(points, m, frame)) if groups.knows_norms else None
+    special, overlap = vectors_rule(points, *between, importance, tolerance, joint=_joint(step, groups), others=others)
+    overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
+    if groups.knows_norms:
+        # In the basis of B; in that of S, of odd activations, nothing is along B g and B h.
+        g, h, cubes = components.T
+        components = np.stack([g, special * g, h, special * h, cubes], axis=1)
     profile, special_profile = (np.maximum(polyval(each, relative), LEAST) for each in (nodes, special))
     common = polyval(special, stretch) * (overlap @ frame[1]) if step.common is not None else np.zeros(len(special))
-    yield _Part(share, root[:, 0] ** 2, profile, special_profile, overlap, common)
+    yield _Part(share, root[:, 0] ** 2, profile, special_profile, overlap, common, components)
 
 
 def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tuple[Complex, Array]:

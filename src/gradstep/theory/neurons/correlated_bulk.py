@@ -55,7 +55,7 @@ def correlated_classes(
     refine: float,
     *,
     odd: bool,
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Return the classes of directions and the special directions.
 
     Docs, "Correlated inputs", equations (C8) and (C9).
@@ -80,6 +80,9 @@ def correlated_classes(
     special_profile : ndarray, shape (groups, special)
     mean_variance : ndarray, shape (groups,)
         ``(1/d) tr Sigma_a``.
+    components : ndarray, shape (special, 5) or (special, 0)
+        Of the vectors with which the norm of a row varies, if groups know of it
+        (`gradstep.theory.step.row_fluctuations.norm_vector`).
     """
     power = readout.second_moment
     found = [
@@ -87,11 +90,12 @@ def correlated_classes(
         for weight, law in _laws(step, samples, readout, odd=odd)
     ]
     share = np.concatenate([weight * share for weight, share, *_ in found])
-    overlap = np.concatenate([math.sqrt(weight) * overlap for weight, _, _, overlap, _ in found])
-    profile, special_profile = (np.concatenate(each, axis=1) for each in zip(*(f[2::2] for f in found), strict=True))
+    overlap = np.concatenate([math.sqrt(weight) * overlap for weight, _, _, overlap, *_ in found])
+    components = np.concatenate([math.sqrt(weight) * components for weight, *_, components in found])
+    profile, special_profile = (np.concatenate([basis[i] for basis in found], axis=1) for i in (2, 4))
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return share, profile, overlap, special_profile, mean_variance
+    return share, profile, overlap, special_profile, mean_variance, components
 
 
 def _classes(
@@ -101,8 +105,11 @@ def _classes(
     groups: Groups,
     readout: Readout,
     refine: float,
-) -> tuple[Array, Array, Array, Array]:
-    """Return `share`, `profile`, `overlap` and `special_profile` of `correlated_classes` in the basis of one law."""
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return `share`, `profile`, `overlap`, `special_profile` and `components` in the basis of one law.
+
+    They are those of `correlated_classes`.
+    """
     known, (sizes, _) = samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
@@ -112,6 +119,7 @@ def _classes(
         law, samples.frame(step.alignment), refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1, width=_STRETCHED_WIDTH,
+        sampled=groups.knows_norms,
     )  # fmt: skip
     if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(rules, groups, step, readout)
@@ -122,7 +130,7 @@ def _classes(
         profile, special_profile = both[:, : len(rules.nodes)], both[:, len(rules.nodes) :]
     # The mean of all directions is known.
     mean = (profile @ rules.share)[:, None]
-    return rules.share, profile / mean, rules.overlap, special_profile / mean
+    return rules.share, profile / mean, rules.overlap, special_profile / mean, rules.components
 
 
 def _laws(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.theory.neurons.rational_rule import Others
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.row_law import RowLaw
 
@@ -145,29 +146,13 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         frame : ndarray, shape (3, vectors)
             The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
         """
-        known, law, t = self.samples.spectrum, self.samples.law, self.strength
-        p, u, r, omega = law.weight, law.projection, law.residual, self.samples.law.relative_squares
         points = self.at(z)
-        count = len(points.gain)
         q, d_q = points.gain[:, None] * points.sampled, points.d_gain[:, None] * points.sampled**2
-        alpha = float(p @ (omega * u**2))
-        zero = np.zeros(count)
-
-        def blocks(resolvent: Complex, q: Complex) -> tuple[Complex, Complex, Complex]:
-            """Return the resolvent without the coupling, between vectors, the two of the coupling, and both."""
-            q_0, q_1, q_2 = (resolvent @ (known.teacher * known.eigenvalue**k) for k in (0, 1, 2))
-            e_e, e_y, y_y = q @ (p * r**2), q @ (p * r * omega * u), q @ (p * (omega * u) ** 2)
-            among = np.array([[q_0, q_1, zero], [q_1, q_2, zero], [zero, zero, e_e]])
-            across = np.array([[q_1, zero], [q_2, zero], [zero, e_y]])
-            inner = np.array([[q_2, zero], [zero, y_y]])
-            return np.moveaxis(among, 2, 0), np.moveaxis(across, 2, 0), np.moveaxis(inner, 2, 0)
-
-        among, across, inner = blocks(points.resolvent, q)
-        d_among, d_across, d_inner = blocks(points.d_resolvent, d_q)
-        one = np.eye(2)
-        coupling, d_coupling = np.zeros((2, count, 2, 2), dtype=complex)
-        coupling[:, 0, 0], coupling[:, 0, 1], coupling[:, 1, 0] = t * (alpha - points.weight), t, t
-        d_coupling[:, 0, 0] = -t * points.d_weight
+        among, across, inner = self._blocks(points.resolvent, q)
+        d_among, d_across, d_inner = self._blocks(points.d_resolvent, d_q)
+        coupling, one = self._coupling(points), np.eye(2)
+        d_coupling = np.zeros_like(coupling)
+        d_coupling[:, 0, 0] = -self.strength * points.d_weight
         turn = np.linalg.inv(one + coupling @ inner)
         dressed = turn @ coupling
         d_dressed = turn @ d_coupling @ turn.mT - dressed @ d_inner @ dressed
@@ -175,6 +160,56 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         change = d_across @ dressed @ across.mT
         slope = d_among - change - change.mT - across @ d_dressed @ across.mT
         return frame.T @ found @ frame, frame.T @ slope @ frame
+
+    def _blocks(self, resolvent: Complex, q: Complex) -> tuple[Complex, Complex, Complex]:
+        """Return the resolvent without the coupling, between vectors, the two of the coupling, and both."""
+        known, law, zero = self.samples.spectrum, self.samples.law, np.zeros(len(q))
+        p, u, r, omega = law.weight, law.projection, law.residual, law.relative_squares
+        q_0, q_1, q_2 = (resolvent @ (known.teacher * known.eigenvalue**k) for k in (0, 1, 2))
+        e_e, e_y, y_y = q @ (p * r**2), q @ (p * r * omega * u), q @ (p * (omega * u) ** 2)
+        among = np.array([[q_0, q_1, zero], [q_1, q_2, zero], [zero, zero, e_e]])
+        across = np.array([[q_1, zero], [q_2, zero], [zero, e_y]])
+        inner = np.array([[q_2, zero], [zero, y_y]])
+        return np.moveaxis(among, 2, 0), np.moveaxis(across, 2, 0), np.moveaxis(inner, 2, 0)
+
+    def _coupling(self, points: LawPoints) -> Complex:
+        """Return the change along the teacher, between the two vectors of the coupling."""
+        law, t = self.samples.law, self.strength
+        coupling = np.zeros((len(points.gain), 2, 2), dtype=complex)
+        coupling[:, 0, 0] = t * (law.mean(law.relative_squares * law.projection**2) - points.weight)
+        coupling[:, 0, 1] = coupling[:, 1, 0] = t
+        return coupling
+
+    def others(self, z: Complex, frame: Array) -> Others:
+        """Return the products of vectors with those that the samples make, plain and with the resolvent between.
+
+        These are ``C g``, ``C h`` and ``C h_3`` in the places that they have in `StretchedLaw.others`; what rows have
+        along the others is zero for an odd activation.
+
+        Docs, "Structured bulk", equation (A7a).
+
+        Parameters
+        ----------
+        z : ndarray, shape (points,)
+        frame : ndarray, shape (3, vectors)
+            As in `between`.
+        """
+        known, law, points = self.samples.spectrum, self.samples.law, self.at(z)
+        r, p, u, omega = law.residual, law.weight, law.projection, law.relative_squares
+        q = points.gain[:, None] * points.sampled
+        among, across, inner = self._blocks(points.resolvent, q)
+        coupling = self._coupling(points)
+        dressed = np.linalg.inv(np.eye(2) + coupling @ inner) @ coupling
+        plain, resolved = np.zeros((3, 5)), np.zeros((len(z), 3, 5), dtype=complex)
+        for column, power in zip((0, 2, 4), (r, r**2, r**3), strict=True):
+            along = law.mean(power * u)
+            direct, sides = along * among[:, 1], along * across[:, 1]
+            direct[:, 2] += q @ (p * r * power)
+            sides[:, 1] += q @ (p * power * omega * u)
+            resolved[..., column] = direct - np.matvec(across @ dressed.mT, sides)
+            last = self.samples.ratio * known.moment(2) * law.mean(r * power)
+            plain[:, column] = [along * known.teacher_moment(1), along * known.teacher_moment(2), last]
+        return Others(frame.T @ plain, np.asarray(frame.T @ resolved, dtype=complex))
 
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""

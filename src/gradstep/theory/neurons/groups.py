@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ _VALUE_RANGE = 5.5
 #: Spread beyond which no finer nodes are taken: neurons of so small a readout are too few.
 _LARGEST_SPREAD = 1e6
 #: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
-#: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
+#: first value the projection is enough, and errors are off by about a per cent at most; above the second the
 #: readout has nodes of its own. Between them both count: predictions must not jump where a search over the step passes
 #: by.
 _NORM_BY_READOUT = (0.0035, 0.007)
@@ -74,6 +75,11 @@ class Groups:
         ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
         of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no
         information about the row.
+    norm_offset : ndarray, shape (groups,)
+        What the squared norm deviates by from its mean given the projection, over its variance there (times ``d``).
+        Zero where the norm tells nothing more of the row.
+    norm_variance, norm_covariance : ndarray, shape (groups,)
+        ``d`` times the variance of the squared norm, and its covariance with the noise of the projection.
     """
 
     weight: NDArray[np.float64]
@@ -83,11 +89,19 @@ class Groups:
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
     projection_noise: NDArray[np.float64]
+    norm_offset: NDArray[np.float64]
+    norm_variance: NDArray[np.float64]
+    norm_covariance: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
         """Whether some groups have one readout weight each."""
         return bool(self.offset.any())
+
+    @cached_property
+    def knows_norms(self) -> bool:
+        """Whether the norm of a row tells of its directions."""
+        return bool(self.norm_offset.any())
 
     @cached_property
     def readout_direction(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -206,6 +220,35 @@ def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Value
     return np.asarray((constant + first * a + (second + law.spike_variance) * a_square) / d)
 
 
+class _NormKnown(NamedTuple):
+    """What the norm tells of a row, for two groups of which one has a larger norm than the other.
+
+    Attributes
+    ----------
+    above : ndarray, shape (groups,)
+        `norm_offset` of the upper one, and minus that of the lower.
+    offset : ndarray, shape (groups,)
+        What a unit of it adds to `offset`, because a part of the projection is seen to be that of the spike.
+    variance, covariance : ndarray, shape (groups,)
+        `norm_variance` and `norm_covariance`.
+    """
+
+    above: Array
+    offset: Array
+    variance: Array
+    covariance: Array
+
+    @classmethod
+    def nothing(cls, like: Array) -> _NormKnown:
+        """Return what is known where the norm tells nothing."""
+        zero = np.zeros_like(like)
+        return cls(zero, zero, np.ones_like(like), zero)
+
+    def flipped(self, sign: Array) -> _NormKnown:
+        """Return the same for the opposite rows."""
+        return self._replace(offset=sign * self.offset, covariance=sign * self.covariance)
+
+
 def _groups_of_values(
     step: StepStatistics, values: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
 ) -> Groups:
@@ -218,34 +261,42 @@ def _groups_of_values(
     projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
     mean, deviation = step.stretch_square(a, a**2) + step.bulk * a**2, np.zeros_like(a)
     projection_noise = np.zeros_like(a)
+    norm = _NormKnown.nothing(a)
     if rows == "network":
         law = step.fluctuations
         covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
         floor = _LEAST_NORM * mean
         mean = np.maximum(mean + _beside(step, a, a**2, variance, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
-        independent = _norm_variance(step, a, a**2, d) - covariance**2 / (d * variance)
-        deviation = np.sqrt(np.maximum(independent, 0.0) / d)
+        norm_variance = _norm_variance(step, a, a**2, d)
+        independent = np.maximum(norm_variance - covariance**2 / (d * variance), 0.0)
+        deviation = np.sqrt(independent / d)
         projection_noise = law.spike_variance * a**2
-        offset = offset * (1 - projection_noise / (d * variance))
+        of_row = 1 - projection_noise / (d * variance)
+        offset = offset * of_row
+        if law.norms_tell:
+            above = np.divide(deviation, independent, out=np.zeros_like(a), where=independent > 0)
+            with_spike = _polynomial(law.spike_covariance, a) * a * _off_spike(step, d)
+            norm = _NormKnown(above, -covariance * of_row, norm_variance, with_spike)
     if odd and len(values[0]) > 1:
         # Merge opposite values, whose features differ by a sign only.
         flip = np.sign(np.where(a == 0, 1.0, a))
-        projection, a, offset = flip * projection, flip * a, flip * offset
+        projection, a, offset, norm = flip * projection, flip * a, flip * offset, norm.flipped(flip)
         keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
         _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
         projection, mean, deviation = projection[first], mean[first], deviation[first]
         # Without a step values of different sizes are alike.
-        a, a_square, offset, projection_noise = (
+        a, a_square, offset, projection_noise, *known = (
             np.bincount(inverse.ravel(), weights=weight * value) / merged
-            for value in (a, a**2, offset, projection_noise)
+            for value in (a, a**2, offset, projection_noise, *norm)
         )
+        norm = _NormKnown(*known)
         weight = merged
     else:
         a_square = a**2
     return _with_norms(
-        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise
+        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise, norm
     )
 
 
@@ -278,10 +329,12 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
         slope = 2 * step.bulk * a + 2 * stretching * step.stretch(a, a**2) - total_spike * covariance / variance
         deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
     if step.correlated is None:
-        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+        unresolved = np.full_like(a, UNRESOLVED)
+        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, unresolved, _NormKnown.nothing(a))
     # v is no eigenvector of the initial rows: what a projection tells of its row is small, but the same for all alike.
     unknown = np.full_like(a, d * total_spike**2 + step.fluctuations.spike_variance)
-    return _with_norms(weight, projection, mean, deviation, a, a_square, projection - total_spike * a, unknown)
+    offset, norm = projection - total_spike * a, _NormKnown.nothing(a)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, offset, unknown, norm)
 
 
 def _with_norms(
@@ -293,14 +346,27 @@ def _with_norms(
     readout_square: Array,
     offset: Array,
     projection_noise: Array,
+    norm: _NormKnown,
 ) -> Groups:
     """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
     if not np.any(deviation):
-        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise)
-    twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, projection_noise))
-    norm = np.concatenate([mean - deviation, mean + deviation])
-    return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
+        fixed = 0 * norm.above
+        return Groups(
+            weight, projection, mean, readout, readout_square, offset, projection_noise,
+            fixed, norm.variance, norm.covariance,
+        )  # fmt: skip
+    weight, projection, readout, readout_square, projection_noise, variance, covariance = (
+        np.concatenate([column, column])
+        for column in (
+            weight / 2, projection, readout, readout_square, projection_noise, norm.variance, norm.covariance
+        )
+    )  # fmt: skip
+    squares, above = np.concatenate([mean - deviation, mean + deviation]), np.concatenate([-norm.above, norm.above])
+    offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
+    return Groups(
+        weight, projection, squares, readout, readout_square, offset, projection_noise, above, variance, covariance
+    )
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:

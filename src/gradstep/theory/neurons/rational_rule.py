@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 
-__all__ = ["rational_rule", "sparse_rule"]
+__all__ = ["Others", "rational_rule", "sparse_rule"]
 
 #: Directions of the span that are fainter than this are rounding.
 _RANK = 1e-11
@@ -25,6 +25,20 @@ _LOST = 1e-2
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
+
+
+class Others(NamedTuple):
+    """Products of the vectors of a law with other vectors.
+
+    Attributes
+    ----------
+    plain : ndarray, shape (vectors, others)
+    resolved : ndarray, shape (points, vectors, others)
+        With the resolvent at the points between.
+    """
+
+    plain: Array
+    resolved: Complex
 
 
 class _Span(NamedTuple):
@@ -40,10 +54,14 @@ class _Span(NamedTuple):
     metric: Array
     operator: Array
 
+    def rows(self, poles: Sequence[int]) -> NDArray[np.intp]:
+        """Return the indices of the functions that some of the poles have."""
+        chosen, count = np.array(poles, dtype=np.intp), len(self.metric) // 2
+        return np.concatenate([np.zeros(1, dtype=np.intp), 1 + chosen, 1 + count + chosen])
+
     def of(self, poles: Sequence[int]) -> _Span:
         """Return the part of the span that some of the poles have."""
-        chosen, count = np.array(poles, dtype=int), len(self.metric) // 2
-        rows = np.concatenate([[0], 1 + chosen, 1 + count + chosen])
+        rows = self.rows(poles)
         return _Span(self.metric[np.ix_(rows, rows)], self.operator[np.ix_(rows, rows)])
 
 
@@ -73,8 +91,8 @@ def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _S
     return _Span(gram, times)
 
 
-def _scaled(span: _Span) -> tuple[Array, Array]:
-    """Return the matrices of a span's functions, each over its norm."""
+def _scaled(span: _Span, others: Array) -> tuple[Array, Array, Array]:
+    """Return the matrices of a span's functions, each over its norm, and their products with other vectors."""
     size, count = span.metric.shape[-1], len(span.metric) // 2
     metric, operator = (np.swapaxes(m, 1, 2).reshape(len(m) * size, -1) for m in span)
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
@@ -82,20 +100,25 @@ def _scaled(span: _Span) -> tuple[Array, Array]:
     kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
     scale = 1 / np.sqrt(square[kept])
     units, chosen = np.outer(scale, scale), np.ix_(kept, kept)
-    return metric[chosen] * units, operator[chosen] * units
+    crossed = scale[:, None] * others.reshape(len(kept), others.shape[-1])[kept]
+    return metric[chosen] * units, operator[chosen] * units, crossed
 
 
-def _ritz(span: _Span) -> tuple[Array, Array]:
-    """Return the nodes and overlaps of the rule of a span."""
+def _ritz(span: _Span, others: Array) -> tuple[Array, Array]:
+    """Return the nodes and overlaps of the rule of a span, and after these the components of other vectors.
+
+    `others` are the products of these with the functions of the span, shape (2 poles + 1, vectors, others).
+    """
     size = span.metric.shape[-1]
-    metric, operator = _scaled(span)
+    metric, operator, crossed = _scaled(span, others)
     spread, vectors = np.linalg.eigh(metric)
     kept = spread > _RANK * spread[-1]
     basis = vectors[:, kept] / np.sqrt(spread[kept])
     inner = basis.T @ operator @ basis
     nodes, rotation = np.linalg.eigh((inner + inner.T) / 2)
-    overlap = (basis @ rotation).T @ metric[:, :size]
-    return nodes, overlap / np.sqrt((overlap**2).sum(axis=0))
+    basis = (basis @ rotation).T
+    overlap = basis @ metric[:, :size]
+    return nodes, np.concatenate([overlap / np.sqrt((overlap**2).sum(axis=0)), basis @ crossed], axis=1)
 
 
 def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
@@ -119,11 +142,17 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    return _ritz(_span(poles, transform, slope, mean))
+    return _ritz(_span(poles, transform, slope, mean), np.zeros((2 * len(poles) + 1, len(mean), 0)))
 
 
 def sparse_rule(
-    points: Complex, transform: Complex, slope: Complex, mean: Array, importance: Array, tolerance: float
+    points: Complex,
+    transform: Complex,
+    slope: Complex,
+    mean: Array,
+    importance: Array,
+    tolerance: float,
+    others: Others | None = None,
 ) -> tuple[Array, Array]:
     """Return the rule of the fewest poles that knows the resolvent at all points.
 
@@ -137,11 +166,13 @@ def sparse_rule(
         Factors of the errors.
     tolerance : float
         Largest error of the resolvent, over its imaginary part, times the importance.
+    others : Others, optional
+        Other vectors, of which the rule has what lies in its span.
 
     Returns
     -------
     nodes, overlap : ndarray
-        As in `rational_rule`.
+        As in `rational_rule`; after the vectors the overlaps have a column for each of the others.
 
     Raises
     ------
@@ -150,11 +181,15 @@ def sparse_rule(
     """
     along = np.diagonal(transform.imag, axis1=1, axis2=2)
     weight = importance[:, None, None] / np.sqrt(along[:, :, None] * along[:, None, :])
-    span, poles = _span(points, transform, slope, mean), list[int]()
+    span, poles, size = _span(points, transform, slope, mean), list[int](), len(mean)
+    crossed = np.zeros((2 * len(points) + 1, size, 0))
+    if others is not None:
+        crossed = np.concatenate([others.plain[None], others.resolved.real, others.resolved.imag])
     found: list[tuple[float, Array, Array]] = []
     while True:
-        nodes, overlap = _ritz(span.of(poles))
-        products = (overlap[:, :, None] * overlap[:, None, :]).reshape(len(nodes), -1)
+        nodes, overlap = _ritz(span.of(poles), crossed[span.rows(poles)])
+        own = overlap[:, :size]
+        products = (own[:, :, None] * own[:, None, :]).reshape(len(nodes), -1)
         known = (1 / (nodes - points[:, None])) @ products
         errors = (np.abs(known.reshape(transform.shape) - transform) * weight).max(axis=(1, 2))
         found.append((float(errors.max()), nodes, overlap))

@@ -22,7 +22,7 @@ from gradstep.errors import NotConverged
 from gradstep.problem import Readout
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
@@ -37,6 +37,8 @@ _TOLERANCE = 1e-8
 #: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
 #: four times the size. Two per cent of Gaussian readouts are larger still.
 _LONGER = (1.0, 4.0, 16.0)
+#: The same for a rule that has other vectors, over that: their components are off by the root of what its own are.
+_FINER = 0.01
 #: Least variance over the mean.
 LEAST = 1e-12
 
@@ -58,6 +60,8 @@ class RowRules(NamedTuple):
     diagonals : ndarray, shape (2, classes)
         Of C and of ``q CBC`` at the nodes, where they were asked for.
     special_diagonals : ndarray, shape (2, special)
+    components : ndarray, shape (special, 5) or (special, 0)
+        Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
     """
 
     nodes: Array
@@ -66,6 +70,7 @@ class RowRules(NamedTuple):
     overlap: Array
     diagonals: Array
     special_diagonals: Array
+    components: Array
 
 
 def mean_law(
@@ -113,6 +118,7 @@ def law_rules(
     several: bool = False,
     width: float,
     joint: bool = True,
+    sampled: bool = False,
 ) -> RowRules:
     """Return the rules of the spectral law of A, and of the law of some vectors.
 
@@ -135,6 +141,8 @@ def law_rules(
         Distance from the real axis, over the eigenvalue, at which diagonals are taken.
     joint : bool, optional
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
+    sampled : bool, optional
+        Whether the rules have the components of the vectors that the samples make.
 
     Returns
     -------
@@ -163,7 +171,12 @@ def law_rules(
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
     nodes, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
     share = root[:, 0] ** 2
-    special, overlap = vectors_rule(z, between, d_between, law.average(frame), importance, tolerance, joint=joint)
+    others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
+    special, overlap = vectors_rule(
+        z, between, d_between, law.average(frame), importance, tolerance,
+        joint=joint, others=others,
+    )  # fmt: skip
+    overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
     diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
     if several and not isinstance(law, CorrelatedLaw) and law.stretched:
         least, away = 10.0**lowest * law.mean, 1 + width * 1j
@@ -179,7 +192,7 @@ def law_rules(
             plane = law.products_between(points, frame[:, :2])
             plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in plane)
         special_diagonals = np.stack(products) / plain
-    return RowRules(nodes, share, special, overlap, diagonals, special_diagonals)
+    return RowRules(nodes, share, special, overlap, diagonals, special_diagonals, components)
 
 
 def vectors_rule(
@@ -191,6 +204,7 @@ def vectors_rule(
     tolerance: float,
     *,
     joint: bool,
+    others: Others | None = None,
 ) -> tuple[Array, Array]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
@@ -200,13 +214,16 @@ def vectors_rule(
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`.
     joint : bool
         As in `law_rules`.
+    others : Others, optional
+        As in `gradstep.theory.neurons.rational_rule.sparse_rule`; of vectors that are resolved together.
 
     Returns
     -------
     nodes, overlap : ndarray
     """
     if joint:
-        return sparse_rule(points, resolvent, slope, mean, importance, tolerance)
+        finer = 1.0 if others is None else _FINER
+        return sparse_rule(points, resolvent, slope, mean, importance, finer * tolerance, others)
     (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
     (d_spike, d_cross), d_rest = slope[:, 0].T, slope[:, 1, 1]
     alone = (rest - cross**2 / spike)[:, None, None]
@@ -240,7 +257,7 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
     def at(nodes: Array, diagonals: Array) -> Array:
         # Rows of one readout have the eigenvalues themselves.
         variance = np.tile(nodes, (len(a), 1))
-        if len(diagonals):
+        if len(rules.diagonals):
             plain, stretched = diagonals
             squares = nodes - plain - 2 * readout.mean / math.sqrt(scale) * stretched
             variance = own**2 * plain + 2 * own * a * stretched + a_square * squares

@@ -14,6 +14,7 @@ inverse with matrices of two by two. All of these are rational functions of the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.theory.neurons.rational_rule import Others
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.row_law import RowLaw
 
@@ -270,6 +272,57 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             found.append(among - from_left @ dressed @ across.mT)
         plain, by_c, by_samples = (frame.T @ each @ frame for each in found)
         return plain, by_c, by_samples
+
+    def others(self, z: Complex, frame: Array) -> Others:
+        """Return the products of vectors with those that the samples make, plain and with the resolvent between.
+
+        These are ``C g``, ``C B C g``, ``C h``, ``C B C h`` and ``C h_3``, where g, h and h_3 are ``Z^T r^p / n_step``
+        with ``p = 1, 2, 3``.
+
+        Docs, "Structured bulk", equation (A7a).
+
+        Parameters
+        ----------
+        z : ndarray, shape (points,)
+        frame : ndarray
+            As in `between`.
+        """
+        points, law, (x, _, _) = self.at(z), self.samples.law, self._directions
+        (left, _), count, m, r = self._sampled(points), len(x), points.gain, law.residual
+        powers = np.stack([r, r**2, r**3])
+        with_samples, with_directions = law.weight * r * powers, (law.weight * powers)[:, None] * x
+        weights = self._powers(np.concatenate([with_samples, with_directions.reshape(3 * count, -1)]))
+        of_powers = np.moveaxis(_left(self._parts(m), _sums(points.determinant, weights[:, :2])), 1, 0)
+        coupling = self._coupling(points.weight, self._seen)
+        dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, self._seen, left)) @ coupling
+        _, across = self._blocks(points.inverse, m, m @ left[1 : count + 1])
+        resolved: Complex = np.empty((len(z), len(frame), 5), dtype=complex)
+        for column, (row, power) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1), (0, 2))):
+            e_e = m * law.mean(r * powers[power]) - m @ of_powers[power] @ m
+            e_y = m @ of_powers[3 + power * count : 3 + (power + 1) * count]
+            among, from_left = self._blocks(points.inverse, e_e, e_y, row=row)
+            vector = np.concatenate([np.zeros(count), x @ (law.weight * powers[power]), [1.0]])
+            resolved[..., column] = np.vecmat(vector, among - from_left @ dressed @ across.mT)
+        resolved[..., [1, 3]] /= self.root or math.inf  # without a root nothing is along these
+        return Others(frame.T @ self._products_of(powers), np.asarray(frame.T @ resolved, dtype=complex))
+
+    def _products_of(self, powers: Array) -> Array:
+        """Return the products of the terms of a frame with the vectors of `others`, from the powers of r."""
+        (x, hidden, part), known, law = self._directions, self.samples.spectrum, self.samples.law
+        r, phi0, mean = law.residual, self.samples.ratio, law.mean(law.residual)
+        one, two, three = (part @ known.eigenvalue**power for power in (1, 2, 3))
+        found = np.empty((2 * len(x) + 1, 5))
+        for column, power in zip((0, 2, 4), powers, strict=True):
+            vector = x @ (law.weight * power)
+            found[:, column] = [*(one * vector), *(two * vector), phi0 * known.moment(2) * law.mean(r * power)]
+        for column, power in zip((1, 3), powers, strict=False):
+            # The projection of a sample on C h, of which it has made a part.
+            vector = x @ (law.weight * power)
+            along = (one * vector) @ x + phi0 * power
+            taken = x @ (law.weight * r * along) + mean * (np.diag(hidden) - 1) * one * vector
+            last = phi0 * (known.moment(2) * law.mean(r**2 * along) + mean * known.moment(3) * law.mean(r * power))
+            found[:, column] = [*(one * taken + mean * two * vector), *(two * taken + mean * three * vector), last]
+        return found
 
     @cached_property
     def _weights(self) -> Array:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, words_trace
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.row_fluctuations import DerivativeMoments, RowFluctuations, derivative_moments
+from gradstep.theory.step.row_fluctuations import DerivativeMoments, RowFluctuations, derivative_moments, norm_vector
 
 __all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
 
@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 #: A product of C and matrices of the samples: the power of the readout that it goes with, its coefficient, the power of
 #: C in front, and each matrix (by the weights of the samples) with the power of C behind it.
 _Term = tuple[int, float, int, list[tuple[Array, int]]]
+#: ``C^-1`` in front and one C between leave tr M, of rows w themselves: tr (C^1/2 M C^1/2).
+_ONE: list[_Term] = [(0, 1.0, -1, [])]
 
 
 def correlated_rows_without_a_step(samples: CorrelatedSamples | DampedSamples, *, sphere: bool) -> RowFluctuations:
@@ -82,6 +84,10 @@ def correlated_fluctuations(
         covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain / mean(r**2),
+        spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
+        norm_vector=norm_vector(
+            moments, e, samples.ratio, mean(r), samples.spectrum.moment(2), samples.spectrum.moment(3)
+        ),
     )
 
 
@@ -163,6 +169,25 @@ class _Terms:
 
         They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5).
         """
+        samples, r, form = self.samples, self.samples.law.residual, self._form
+        projection: list[_Term] = [(0, self.spike, 0, [(r * samples.along(2) / samples.norm, 0)])]
+        quadratic = 2 * _polynomial(samples, form, form, 5)
+        joint = _polynomial(samples, projection, form, 3)
+        if sphere:
+            mean_form = _polynomial(samples, _ONE, form, 3)
+            quadratic -= 2 * np.convolve(mean_form, mean_form)
+            joint -= _polynomial(samples, projection, _ONE, 1)[0] * mean_form
+        return joint, quadratic
+
+    def length_form(self, *, sphere: bool) -> Array:
+        """Return half the covariance of ``|om_0|^2``, which a spike follows, and c, times d: a polynomial of a."""
+        length: list[_Term] = [(0, 1.0, 0, [])]
+        whole = _polynomial(self.samples, length, self._form, 3)
+        return whole - _polynomial(self.samples, _ONE, self._form, 3) if sphere else whole
+
+    @cached_property
+    def _form(self) -> list[_Term]:
+        """The matrix M."""
         samples, psi, k, r0, e = self.samples, self.psi, self.k, self.residual, self.e
         c2, c3 = (samples.spectrum.moment(power) for power in (2, 3))
         r, length = samples.law.residual, e * psi.third
@@ -175,17 +200,7 @@ class _Terms:
             (2, k * length * r0 * c3, 0, [(r, 0)]),
             (2, samples.ratio * c2 * (k * length + e**2 * psi.square_bend), 0, [(r**2, 0)]),
         ]
-        form = [term for term in form if term[1] != 0]
-        projection: list[_Term] = [(0, self.spike, 0, [(r * samples.along(2) / samples.norm, 0)])]
-        quadratic = 2 * _polynomial(samples, form, form, 5)
-        joint = _polynomial(samples, projection, form, 3)
-        if sphere:
-            unit: list[_Term] = [(0, 1.0, -1, [])]
-            # C^-1 in front and one C between leave tr M, of rows w themselves: tr (C^1/2 M C^1/2).
-            mean_form = _polynomial(samples, unit, form, 3)
-            quadratic -= 2 * np.convolve(mean_form, mean_form)
-            joint -= _polynomial(samples, projection, unit, 1)[0] * mean_form
-        return joint, quadratic
+        return [term for term in form if term[1] != 0]
 
     @property
     def higher(self) -> tuple[list[float], Array]:

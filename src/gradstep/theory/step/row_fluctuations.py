@@ -38,12 +38,17 @@ __all__ = [
     "RowFluctuations",
     "derivative_moments",
     "derivative_slope",
+    "norm_vector",
     "own_output_slopes",
     "row_fluctuations",
     "rows_without_a_step",
 ]
 
 Array = NDArray[np.float64]
+#: Largest covariance of a row and its norm that is rounding.
+_ROUNDING = 1e-12
+#: Coefficients of ``g``, ``B g``, ``h``, ``B h`` and ``h_3``.
+Vector = tuple[float, float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,11 @@ class RowFluctuations:
         Variance of ``c`` at a given ``<w0, v>``: coefficients of ``1, a, ..., a^4``.
     sample_gain : float
         ``v.S.v``: the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
+    spike_covariance : tuple of float
+        The part of `covariance` that the spike has, which follows the length of the initial row.
+    norm_vector : tuple
+        Covariance of the row itself, without its spike, with ``c``: coefficients of `norm_vector`, for ``a, a^2, a^3``.
+        Empty where it is not known.
     """
 
     projection_variance: tuple[float, float, float]
@@ -73,12 +83,19 @@ class RowFluctuations:
     covariance: tuple[float, float, float]
     norm_variance: tuple[float, ...]
     sample_gain: float
+    spike_covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    norm_vector: tuple[Vector, ...] = ()
 
     @property
     def slope_square(self) -> tuple[float, ...]:
         """The square of the slope of ``c``, a polynomial of the readout like `norm_variance`."""
         one, two = self.norm_slope
         return (0.0, 0.0, one**2, 2 * one * two, two**2)
+
+    @property
+    def norms_tell(self) -> bool:
+        """Whether the norm of a row is known to tell of the row: beyond rounding, as for a ReLU."""
+        return any(abs(coefficient) > _ROUNDING for vector in self.norm_vector for coefficient in vector)
 
     def turned(self, cosine: float) -> RowFluctuations:
         """Return the law of the projection on another direction, which has this overlap with ``v``.
@@ -93,6 +110,7 @@ class RowFluctuations:
             norm_slope=(cosine * self.norm_slope[0], cosine * self.norm_slope[1]),
             covariance=(cosine * one, cosine * two, cosine * three),
             norm_variance=tuple((np.array(self.norm_variance) + off).tolist()),
+            spike_covariance=tuple((cosine * np.array(self.spike_covariance)).tolist()),
         )
 
 
@@ -182,6 +200,46 @@ def rows_without_a_step(initial_weights: str) -> RowFluctuations:
     """Return the fluctuations of the initial rows."""
     length = 2.0 if initial_weights == "gaussian" else 0.0
     return RowFluctuations((1.0, 0.0, 0.0), 0.0, (0.0, 0.0), (0.0, 0.0, 0.0), (length, 0.0, 0.0, 0.0, 0.0), 1.0)
+
+
+def norm_vector(
+    psi: DerivativeMoments, e: float, phi0: float, residual: float, c2: float = 1.0, c3: float = 1.0
+) -> tuple[Vector, ...]:
+    """Return the covariance of a row, without its spike, with its squared norm off the spike (times ``d``).
+
+    This is a vector: the sum of ``g``, ``B g``, ``h``, ``B h`` and ``h_3`` with these coefficients, where
+    ``h = X^T r^2 / n`` and ``h_3 = X^T r^3 / n``. Of correlated inputs the vectors are ``C g``, ``C B C g`` and so on.
+
+    Docs, "Structured bulk", equation (A5a). Docs, "Correlated inputs", equation (C10a).
+
+    Parameters
+    ----------
+    psi : DerivativeMoments
+    e, phi0 : float
+        As in `row_fluctuations`.
+    residual : float
+        ``E r``.
+    c2, c3 : float, optional
+        Mean square and mean cube of the eigenvalues of correlated inputs.
+
+    Returns
+    -------
+    tuple
+        For ``a``, ``a^2`` and ``a^3`` the coefficients of the five vectors.
+    """
+    k, spike, length = e * psi.linear, e * psi.second, e * psi.third
+    with_h = phi0 * c2 * (2 * spike * k + e**2 * psi.square_slope)  # of l, the linear part of the norm
+    with_product, drift = 2 * e**2 * phi0 * psi.with_product, k * residual * c3
+    by_h = with_h + c2 * (spike * phi0 * (2 * k + length) + with_product)
+    by_h_again = drift * (spike * phi0 * (2 * k + length) + with_product)
+    cubes = (
+        spike * phi0 * (k**2 + k * length + e**2 * psi.square_bend) + k * with_product + e**3 * phi0 * psi.with_square
+    )
+    return (
+        (2 * spike * c2, 0.0, 0.0, 0.0, 0.0),
+        (2 * spike * drift, 2 * spike * k * c2, by_h, 0.0, 0.0),
+        (0.0, 2 * spike * k * drift, by_h_again, k * with_h, phi0 * c2 * cubes),
+    )
 
 
 def row_fluctuations(
@@ -279,4 +337,6 @@ def row_fluctuations(
         covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=samples.gain,
+        spike_covariance=(0.0, 0.0, 0.0) if sphere else tuple((following * mean_form).tolist()),
+        norm_vector=norm_vector(psi, e, phi0, b1),
     )

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import ScalarFunction, moments
+from gradstep.gaussian import moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
@@ -405,7 +405,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         drift=curvature * residual_mean,
         # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
         readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * once + taken**2 * twice), 1 - taken * once),
-        fluctuations=_correlated_rows(problem.activation, samples, e, sphere=sphere),
+        fluctuations=_correlated_rows(problem, samples, e),
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )
 
@@ -417,12 +417,14 @@ def _check_correlated(problem: Problem) -> None:
         raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
 
 
-def _correlated_rows(
-    activation: ScalarFunction, samples: CorrelatedSamples | DampedSamples, e: float, *, sphere: bool
-) -> RowFluctuations:
+def _correlated_rows(problem: Problem, samples: CorrelatedSamples | DampedSamples, e: float) -> RowFluctuations:
     """Return the fluctuations of the rows after a plain or a damped step."""
+    activation, sphere = problem.activation, problem.initial_weights == "sphere"
     if not isinstance(samples, DampedSamples):
-        return correlated_fluctuations(activation, samples, e, sphere=sphere)
+        found = correlated_fluctuations(activation, samples, e, sphere=sphere)
+        # Of rows that the samples stretch the vectors are known in the basis of the mean law only.
+        known = activation.parity == "odd" or len(readout_values(problem.readout)[0]) == 1
+        return found if known else replace(found, norm_vector=())
     return damped_fluctuations(activation, samples, e, sphere=sphere)
 
 

@@ -230,6 +230,40 @@ class WeightedSamples:
         d_rest = slope * part[:, -1] + m * turn[:, -1] - _dot(d_coupling, across) - _dot(coupling, d_across)
         return _between(frame, known, across, rest), _between(frame, d_known, d_across, d_rest)
 
+    def with_powers(self, z: Complex, m: Complex, frame: Array) -> tuple[Array, Complex]:
+        """Return the products of vectors with ``X^T r^p / n_step``, plain and with the resolvent between.
+
+        The powers are ``p = 1, 2, 3``.
+
+        Docs, "Structured bulk", equation (A7a).
+
+        Parameters
+        ----------
+        z, m, frame : ndarray
+            As in `resolvent`.
+
+        Returns
+        -------
+        plain : ndarray, shape (vectors, 3)
+        resolved : ndarray, shape (points, vectors, 3)
+        """
+        products, crossed = self._products_in(frame)
+        r, count, scale = self.law.residual, len(frame) - 1, math.sqrt(self.ratio / self.law.square)
+        x = (self.law.projection[None] if self.output is None else np.stack([self.law.projection, self.output]))[:count]
+        powers = self.law.weight * np.stack([r, r**2, r**3])
+        # Along the directions that residuals depend on, and along the random gradient.
+        known, own = x @ powers.T, powers * r
+        weights = [products.reshape(count**2, -1), *(crossed * r**power for power in range(3)), own]
+        omega = self.ratio * self.weight
+        part, _ = _sums(m, omega, _powers(omega, np.concatenate(weights).T))
+        resolvent = np.linalg.inv(part[:, : count**2].reshape(-1, count, count) - z[:, None, None] * np.eye(count))
+        coupling = self.ratio * m[:, None, None] * part[:, count**2 : -3].reshape(-1, 3, count)
+        across = -np.matvec(resolvent, coupling[:, 0]) / math.sqrt(self.ratio * self.law.square)
+        seen = known - coupling.mT
+        among, last = resolvent @ seen, scale * m[:, None] * part[:, -3:] + _dot(across[:, None], seen.mT)
+        plain = np.concatenate([known, scale * own.sum(axis=1)[None]])
+        return frame.T @ plain, frame.T @ np.concatenate([among, last[:, None]], axis=1)
+
     def mean(self, frame: Array) -> Array:
         """Return the matrix itself between the vectors of `resolvent`, shape (vectors, vectors)."""
         products, crossed = self._products_in(frame)

@@ -359,7 +359,7 @@ def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: float, constant: float | None = None
 ) -> tuple[tuple[float, _Prepared], ...]:
     """Return what a prediction is the mean of, with weights."""
-    found = stepped_networks(problem, rows, model, refine, constant)
+    found = stepped_networks(problem, rows, model, refine, constant, plane=rows == "network")
     return tuple((share, _prepare(problem, rows, model, network)) for share, network in found)
 
 
@@ -371,7 +371,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         *features.mean.shape,
         len(bulk.share),
         len(bulk.teacher),
-        int(tables.joint),
+        int(tables.joint) + 2 * int(tables.in_plane),
         int(features.length_slope.size > 0),
     )
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
@@ -381,7 +381,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     stretched = literal.stretch_square(values, values**2)
     own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
     bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
-    kappa, target = features.kappa, features.teacher_mean
+    kappa, (target, _) = features.kappa[:: features.across], features.along_spike(features.teacher_mean)
     if step.influence < 1:
         target = _seen(link_of(problem.teacher), step.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
@@ -431,7 +431,9 @@ def _mirrored(half: Array) -> Array:
 def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution, index: int) -> Prediction:
     kappa, target = prepared.kappa, prepared.target
     _, nodes, *_ = prepared.shape
-    learned, slope = solution.learned[index, :nodes], solution.rest_slope[index, :nodes]
+    features = prepared.tables.features
+    learned, rest_slope = features.along_spike(solution.learned[index, :nodes])
+    slope = solution.rest_slope[index, :nodes] if features.across == 1 else rest_slope
     if len(kappa) > len(learned):
         # The slope of an odd function is even.
         learned, slope = _mirrored(learned), np.concatenate([slope[::-1], slope])

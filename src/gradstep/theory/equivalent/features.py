@@ -11,10 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermevander
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, structure, trapezoidal_rule
+from gradstep.gaussian import (
+    ScalarFunction,
+    Smoothed,
+    gaussian_rule,
+    hermite_rule,
+    smoothed,
+    structure,
+    trapezoidal_rule,
+)
 from gradstep.gaussian.quadrature import THINNING
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
@@ -48,6 +57,9 @@ class ConditionalFeatures:
         ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
     length_slope : ndarray, shape (groups, nodes) or (groups, 0)
         Slope of ``g0`` along the input's length, a standard normal (`row_features`).
+    rest : ndarray, shape (nodes,)
+        Coordinates along the teacher's rest at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
+        then follow each other, in equal numbers, and `teacher_slope` is zero.
     """
 
     kappa: NDArray[np.float64]
@@ -59,6 +71,7 @@ class ConditionalFeatures:
     teacher_slope: NDArray[np.float64]
     teacher_square: NDArray[np.float64]
     length_slope: NDArray[np.float64]
+    rest: NDArray[np.float64]
 
     @cached_property
     def shared_mean(self) -> NDArray[np.float64]:
@@ -74,7 +87,23 @@ class ConditionalFeatures:
         none = np.zeros_like(self.length_slope[..., 0, :])
         return np.concatenate([self.teacher_mean, none], axis=-1)
 
+    @cached_property
+    def across(self) -> int:
+        """Number of nodes along the teacher's rest for each of kappa."""
+        return len(self.kappa) // len(np.unique(self.kappa))
 
+    def along_spike(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean given kappa of values at the nodes, and their slope along the teacher's rest."""
+        count = self.across
+        if count == 1:
+            return values, np.zeros_like(values)
+        weight = self.weight[:count] / self.weight[:count].sum()
+        by_kappa = values.reshape(-1, count)
+        return by_kappa @ weight, by_kappa @ (weight * self.rest[:count])
+
+
+#: Length of a panel in the coordinate along the teacher's rest, and its nodes.
+_PANEL, _PANEL_NODES = 0.95, 12
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
@@ -180,7 +209,11 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) 
 
 
 def row_features(
-    activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64], dimension: float = np.inf
+    activation: ScalarFunction,
+    groups: Groups,
+    kappa: NDArray[np.float64],
+    dimension: float = np.inf,
+    rest: NDArray[np.float64] | float = 0.0,
 ) -> tuple[Smoothed, NDArray[np.float64]]:
     """Return averages of the features of each group, given kappa, and their slope in the length of an input.
 
@@ -197,6 +230,8 @@ def row_features(
     kappa : ndarray, shape (nodes,)
     dimension : float
         May be infinite.
+    rest : ndarray, shape (nodes,), optional
+        Coordinates along the teacher's rest.
 
     Returns
     -------
@@ -216,7 +251,8 @@ def row_features(
     scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])
     deviation = np.sqrt(scales[:, None] * groups.variance)[..., None]
     try:
-        found = smoothed(activation, groups.projection[:, None] * kappa, deviation)
+        centre = groups.projection[:, None] * kappa + groups.rest[:, None] * rest
+        found = smoothed(activation, centre, deviation)
     except InvalidInput as error:
         if error.field != "scale":
             raise
@@ -252,10 +288,11 @@ def conditional_features(
     dimension: float = np.inf,
     *,
     whole_line: bool = False,
+    across: int = 0,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
-    Docs, "Uniform equivalent", equation (E8).
+    Docs, "Uniform equivalent", equations (E8) and (E19).
 
     Parameters
     ----------
@@ -269,6 +306,8 @@ def conditional_features(
         Sets how much the length of an input fluctuates (default: not at all).
     whole_line : bool
         Whether the nodes of an odd activation are kept on either side of zero.
+    across : int
+        Number of nodes along the teacher's rest for each of kappa, if that direction is resolved too; zero otherwise.
 
     Returns
     -------
@@ -284,13 +323,49 @@ def conditional_features(
     kappa, weight = kappa_rule(activation, teacher, groups, alignment, refine)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
-    h0, h1, square = target.mean, target.slope, target.second_moment
+    # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
+    known = _along_rest(teacher, alignment, kappa, across) if across else np.stack([target.mean, target.slope])
+    square = target.second_moment
     if activation.parity == "odd" and not whole_line:
-        # Features only see the odd part of h0 and the even part of h1; everything that is left is even in kappa.
-        half = kappa > 0
-        h0 = (h0 - h0[::-1])[half] / 2
-        h1 = (h1 + h1[::-1])[half] / 2
+        # Features only see the part that is odd under a change of sign of both coordinates.
+        half, sign = kappa > 0, (-1.0) ** np.arange(len(known))[:, None]
+        known = ((known - sign * known[:, ::-1]) / 2)[:, half]
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
-    row, length = row_features(activation, groups, kappa, dimension)
-    return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square, length)
+    if not across:
+        row, length = row_features(activation, groups, kappa, dimension)
+        tables = row.mean, row.slope, row.residual_variance, *known, square, length
+        return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
+    t, share = hermite_rule(across)
+    mean = known.T @ _hermite(t, across)
+    hidden = np.maximum(square - (known**2).sum(axis=0), 0.0)
+    kappa, t, weight = np.repeat(kappa, across), np.tile(t, len(kappa)), np.outer(weight, share).ravel()
+    row, length = row_features(activation, groups, kappa, dimension, t)
+    square = (mean**2 + hidden[:, None]).ravel()
+    tables = row.mean, row.slope, row.residual_variance, mean.ravel(), np.zeros_like(kappa), square, length
+    return ConditionalFeatures(kappa, weight, *tables, t)
+
+
+def _hermite(t: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return normalised Hermite polynomials below a degree, shape (count, ...)."""
+    values = hermevander(t, count - 1) / np.sqrt(np.cumprod(np.maximum(np.arange(count), 1.0)))
+    return np.asarray(np.moveaxis(values, -1, 0))
+
+
+def _along_rest(
+    teacher: ScalarFunction, alignment: float, kappa: NDArray[np.float64], count: int
+) -> NDArray[np.float64]:
+    """Return ``E[h_k(t) f*(gamma kappa + rho t)]`` for the normalised Hermite polynomials, shape (count, nodes).
+
+    By Gauss-Legendre rules on panels in ``t`` that end at the teacher's kinks, which are elsewhere for each kappa.
+    """
+    rest = np.sqrt(1 - alignment**2)
+    ends = np.tile(np.arange(-_RANGE, _RANGE + _PANEL, _PANEL), (len(kappa), 1))
+    kinks = [np.clip((kink - alignment * kappa) / rest, ends[0, 0], ends[0, -1]) for kink in teacher.kinks]
+    ends = np.sort(np.concatenate([ends, *(kink[:, None] for kink in kinks)], axis=1), axis=1)
+    x, weight = np.polynomial.legendre.leggauss(_PANEL_NODES)
+    half = np.diff(ends)[..., None] / 2
+    t = ends[:, :-1, None] + half * (1 + x)
+    values = np.asarray(teacher(alignment * kappa[:, None, None] + rest * t))
+    values = values * half * weight * np.exp(-(t**2) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray((_hermite(t, count) * values).sum(axis=(-2, -1)))

@@ -6,7 +6,7 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from gradstep.theory.equivalent.leverage import LeverageTable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
+from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
 from gradstep.theory.step.own_output import common_share, given_own_output
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
@@ -54,6 +55,8 @@ def sizes_of(problem: Problem) -> Sizes[float]:
     return problem.real_sizes(LARGE_DIMENSION)
 
 
+#: Nodes along the teacher's rest for each of kappa; and how many nodes there are of all else, over those without it.
+_ACROSS, _COARSER = 6, 0.6
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {
@@ -98,6 +101,11 @@ class Tables:
     def joint(self) -> bool:
         """Whether the spike direction is no eigenvector of the rows' covariance."""
         return bool(self.bulk.spike.any())
+
+    @cached_property
+    def in_plane(self) -> bool:
+        """Whether features are resolved along the teacher's rest too: then rows have no freedom along it."""
+        return bool(self.features.rest.any())
 
     @cached_property
     def teacher_slopes(self) -> Array:
@@ -162,6 +170,7 @@ def stepped_networks(
     fold: bool = True,
     whole_line: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
+    plane: bool = False,
 ) -> tuple[tuple[float, SteppedNetwork], ...]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
@@ -183,6 +192,9 @@ def stepped_networks(
         Whether the nodes of kappa of an odd activation are kept on either side of zero.
     regrouped : callable, optional
         Returns other groups for those found.
+    plane : bool, optional
+        Whether the teacher's direction is resolved beside that of the spike where rows are stretched along it
+        (`gradstep.theory.neurons.plane`).
 
     Returns
     -------
@@ -211,7 +223,12 @@ def stepped_networks(
                     fold=fold, whole_line=whole_line, regrouped=regrouped, resolve=resolve,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
-                found.append((weight * part, network))
+                in_plane = share_in_plane(problem, step.resolved, sizes.d) if plane and bulk == "structured" else 0.0
+                if in_plane < 1:
+                    found.append((weight * part * (1 - in_plane), network))
+                if in_plane > 0:
+                    tables = _tables_in_plane(problem, step.resolved, sizes, refine)
+                    found.append((weight * part * in_plane, replace(network, tables=tables)))
     return tuple(found)
 
 
@@ -241,6 +258,27 @@ def tables_of(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, whole_line=whole_line
     )
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
+
+
+def _tables_in_plane(problem: Problem, step: StepStatistics, sizes: Sizes[float], refine: float) -> Tables:
+    """Return tables with features resolved along the spike and along the teacher's rest.
+
+    Docs, "Uniform equivalent", equation (E19).
+    """
+    odd, refine = problem.activation.parity == "odd", _COARSER * refine
+    along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=refine, resolve=True)
+    bulk = bulk_law(problem, step, along, sizes.d, sizes.n_step, "structured", refine)
+    groups, bulk = groups_in_plane(along, bulk, sizes.d)
+    features = conditional_features(
+        problem.activation,
+        link_of(problem.teacher),
+        groups,
+        step.alignment,
+        refine,
+        length_dimension(problem.activation, "network", sizes.d),
+        across=round(_ACROSS * refine / _COARSER),
+    )
+    return Tables(features, groups, bulk)
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

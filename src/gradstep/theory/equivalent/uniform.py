@@ -230,6 +230,8 @@ def _joint_fit(
     point: Leverage,
     bulk: Bulk,
     weight_offset: Array | None,
+    *,
+    in_plane: bool,
 ) -> _Fit:
     """Fit both at once where a row's mean orthogonal to the spike depends on its projection on the spike.
 
@@ -238,7 +240,9 @@ def _joint_fit(
     ``f_j^2``. The projections on the spike are given, which is the constraint ``sum_j spike_j D_j^1/2 f_j + y = 0``:
     fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
     due to the row, of the variance `projection_noise` of the bulk. Where norms tell of the rows, they are a second
-    constraint with `norm_slope` in place of the spike. Given the means and multipliers ``mu`` of the constraints, the
+    constraint with `norm_slope` in place of the spike. In the plane of spike and teacher (`in_plane`) projections on
+    the teacher's rest are given too: one more constraint, with the teacher's components, and all of it is due to the row.
+    Given the means and multipliers ``mu`` of the constraints, the
     directions are independent,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu_1 + slope_j mu_2 - V1 P_j m),
@@ -248,11 +252,13 @@ def _joint_fit(
     special direction from the teacher's component orthogonal to the spike, and there is the `inverse` of
     ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to which those of `weight_offset` add.
 
-    Docs, "Structured bulk", equations (A5) and (A5b).
+    Docs, "Structured bulk", equations (A5) and (A5b). Docs, "Uniform equivalent", equation (E19).
     """
     batch, _, groups = root.shape
     pull, noise = bulk.pull.mT, _known_noise(bulk, point.density)
     ratio, along = pull / root, [bulk.spike[..., None] * root, bulk.norm_slope.mT * root][: len(noise)]
+    if in_plane:
+        along.append(bulk.teacher[..., None] * root)
     # The free parts f_j without a multiplier: of the source alone, and with the means that are given.
     source = root * level
     given = source + inverse.less_one(source)
@@ -270,7 +276,8 @@ def _joint_fit(
     # The parts of projection and norm that are not due to the row add y = U l to the sums of the constraints, at the
     # cost l^T U l. The row's component along the spike is then -y_1, on which the features orthogonal to the spike do
     # not depend, so that mu_1 = l_1 - V1 y_1.
-    of_noise = _blocks([[part[..., None] * identity(groups) for part in row] for row in noise])
+    of_noise, noisy = np.zeros_like(of_multiplier), len(noise) * groups
+    of_noise[:, :noisy, :noisy] = _blocks([[part[..., None] * identity(groups) for part in row] for row in noise])
     to_multiplier = identity(len(along) * groups) + np.zeros_like(of_noise)
     to_multiplier[:, :groups] -= point.linear_gain @ of_noise[:, :groups]
     of_price = of_multiplier @ to_multiplier + of_noise
@@ -289,9 +296,10 @@ def _joint_fit(
     multiplied = sum((rows * multipliers[:, k] for k, rows in enumerate(along)), start=np.zeros_like(root))
     rest = given - multiplied + inverse.less_one(ratio * mean[:, None] - multiplied)
     overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
-    overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
+    for direction in [bulk.spike, bulk.teacher] if in_plane else [bulk.spike]:
+        overlap -= direction[..., None] * np.vecmat(direction, overlap)[:, None]
     prices = np.matvec(price, state).reshape(batch, len(along), groups)
-    return _Fit(unknowns, overlap, np.concatenate([rest, _root_of_cost(noise, prices)], axis=1))
+    return _Fit(unknowns, overlap, np.concatenate([rest, _root_of_cost(noise, prices[:, : len(noise)])], axis=1))
 
 
 def _blocks(rows: list[list[Array]]) -> Array:
@@ -385,7 +393,9 @@ def _means(
         if tables.joint:
             level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
             inverse = Undamped.of(tables.leverage_table, root, sample_weight, point.linear_gain)
-            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, point, bulk, fixed)
+            unknowns, overlap, free = _joint_fit(
+                spikes, values, level, root, inverse, spread, point, bulk, fixed, in_plane=tables.in_plane
+            )
         else:
             slopes = (sample_half[:, None] * features.slope).mT
             unknowns, overlap, free = _separate_fit(

@@ -80,6 +80,9 @@ class Groups:
         Zero where the norm tells nothing more of the row.
     norm_variance, norm_covariance : ndarray, shape (groups,)
         ``d`` times the variance of the squared norm, and its covariance with the noise of the projection.
+    rest : ndarray, shape (groups,)
+        Projection of a row on the part of the teacher's direction orthogonal to ``v``, where that is resolved too
+        (`gradstep.theory.neurons.plane`); zero otherwise.
     """
 
     weight: NDArray[np.float64]
@@ -92,6 +95,7 @@ class Groups:
     norm_offset: NDArray[np.float64]
     norm_variance: NDArray[np.float64]
     norm_covariance: NDArray[np.float64]
+    rest: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -354,7 +358,7 @@ def _with_norms(
         fixed = 0 * norm.above
         return Groups(
             weight, projection, mean, readout, readout_square, offset, projection_noise,
-            fixed, norm.variance, norm.covariance,
+            fixed, norm.variance, norm.covariance, fixed,
         )  # fmt: skip
     weight, projection, readout, readout_square, projection_noise, variance, covariance = (
         np.concatenate([column, column])
@@ -365,8 +369,9 @@ def _with_norms(
     squares, above = np.concatenate([mean - deviation, mean + deviation]), np.concatenate([-norm.above, norm.above])
     offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
     return Groups(
-        weight, projection, squares, readout, readout_square, offset, projection_noise, above, variance, covariance
-    )
+        weight, projection, squares, readout, readout_square, offset, projection_noise,
+        above, variance, covariance, 0 * above,
+    )  # fmt: skip
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:

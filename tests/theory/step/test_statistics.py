@@ -151,6 +151,28 @@ def test_population_gradient_is_aligned_and_has_no_bulk():
     assert theory.bulk == 0.0
 
 
+@pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2: 0.5}], ids=["constant", "values"])
+def test_labels_without_a_linear_part_leave_the_gradient_of_the_own_output(readout):
+    """Without samples' noise nothing else is left, and what the step does is the limit of many samples."""
+    problem = gs.Problem(
+        activation="x+.3*hermite2+.2*hermite3",
+        teacher="x**2-.3",
+        d=60,
+        width=90,
+        n_step=10**14,
+        n=180,
+        eta=gs.Step(1.0, 0.5),
+        ridge=2.0,
+        readout=readout,
+    )
+    many, population = gs.predict(problem), gs.predict(problem.replace(n_step=math.inf))
+    mean_square = problem.readout.second_moment
+    # eta |E sigma'| |mu_1 W0^T a / N| sqrt(E a^2), with E sigma' = mu_1 = 1.
+    assert population.spike_strength == pytest.approx(mean_square, rel=1e-12)
+    assert many.spike_strength == pytest.approx(population.spike_strength, rel=1e-6)
+    assert many.bulk_variance == pytest.approx(population.bulk_variance, rel=1e-6)
+
+
 def test_steps_that_differ_in_their_size_alone_share_their_samples():
     problem = gs.Problem(activation="relu", teacher="sin", d=100, width=80, n_step=150, n=60, eta=1.0, ridge=1.0)
     samples = statistics(problem).samples

@@ -192,7 +192,6 @@ class MeanRow:
             slope = 0.0
         linear = step.alignment * step.gradient_norm
         sampled = math.sqrt(max(step.gradient_norm**2 - linear**2 - slope**2 * power, 0.0))
-        gain = step.spike / step.gradient_norm if step.spike else 0.0
         taught, output = np.array([linear, 0.0, sampled, 0.0]), np.array([0.0, math.sqrt(power), 0.0, 0.0])
         # Rows that a step shrinks to nothing have no mean row to take anything from.
         stretch = mean_stretch(problem, step) or _NO_MEAN
@@ -202,7 +201,7 @@ class MeanRow:
         if slope and step.samples is not None:
             by_samples = step.curvature * np.array([step.samples.output_along_random, step.samples.output_off_random])
             second = unit * output[1] * np.array([0.0, step.whole_drift, *by_samples])
-        return cls(taught, output, second, skewness, slope, gain, unit, stretch, along_common)
+        return cls(taught, output, second, skewness, slope, step.gain, unit, stretch, along_common)
 
     @property
     def before(self) -> float:

@@ -31,6 +31,7 @@ from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
+    derivative_moments,
     derivative_slope,
     own_output_slopes,
     row_fluctuations,
@@ -94,6 +95,8 @@ class StepStatistics:
     own_gradient : float
         Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
         of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
+    gain : float
+        ``e E[sigma']``, what the step adds to a row of readout weight one for each unit of the gradient.
     spike : float
         Shift of a neuron with readout weight one along ``v``.
     bulk : float
@@ -137,6 +140,7 @@ class StepStatistics:
     alignment: float
     gradient_norm: float
     own_gradient: float
+    gain: float
     spike: float
     bulk: float
     curvature: float
@@ -230,7 +234,7 @@ class StepStatistics:
     @property
     def whole_spike(self) -> float:
         """Shift of a neuron with readout weight one along the whole gradient."""
-        return self.spike * self.whole_gradient / self.gradient_norm if self.spike else 0.0
+        return self.gain * self.whole_gradient
 
 
 def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -309,6 +313,7 @@ def step_statistics(
         alignment=teacher.linear / gradient_norm if gradient_norm > 0 else 1.0,
         gradient_norm=gradient_norm,
         own_gradient=own_gradient,
+        gain=0.0,
         spike=0.0,
         bulk=0.0,
         curvature=0.0,
@@ -331,12 +336,16 @@ def step_statistics(
     fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
-        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
+        own_drift, own_norm = _own_output_terms(
+            problem, d, width, samples.norm, fluctuations, curvature * residual_mean
+        )
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
-    taken = e * activation.derivative_mean * activation.linear * readout.second_moment
+    gain = e * activation.derivative_mean
+    taken = gain * activation.linear * readout.second_moment
     return replace(
         limits,
-        spike=e * activation.derivative_mean * gradient_norm,
+        gain=gain,
+        spike=gain * gradient_norm,
         bulk=e**2 * phi0 * residual_square * activation.derivative_variance,
         curvature=curvature,
         drift=curvature * residual_mean,
@@ -376,6 +385,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         alignment=samples.alignment,
         gradient_norm=samples.norm,
         own_gradient=math.sqrt(output.linear * samples.own_gain),
+        gain=0.0,
         spike=0.0,
         bulk=0.0,
         curvature=0.0,
@@ -394,12 +404,14 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         return limits
     curvature = e * derivative_slope(problem.activation)
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * law.square
-    taken = e * activation.derivative_mean * activation.linear * readout.second_moment
+    gain = e * activation.derivative_mean
+    taken = gain * activation.linear * readout.second_moment
     residual_mean = samples.law.mean(law.residual)
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
     return replace(
         limits,
-        spike=e * activation.derivative_mean * samples.norm,
+        gain=gain,
+        spike=gain * samples.norm,
         bulk=bulk * samples.bulk_trace,
         curvature=curvature,
         drift=curvature * residual_mean,
@@ -466,7 +478,7 @@ def _initial_output(
 
 
 def _own_output_terms(
-    problem: Problem, d: float, width: float, gradient_norm: float, fluctuations: RowFluctuations
+    problem: Problem, d: float, width: float, gradient_norm: float, fluctuations: RowFluctuations, drift: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return `own_drift` and `own_norm` of `StepStatistics`.
 
@@ -479,6 +491,11 @@ def _own_output_terms(
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
     alike = term * width / d * problem.readout.mean * activation.quadratic
     by_length, own = own_output_slopes(problem.activation)
-    along = -term * activation.linear / gradient_norm if gradient_norm > 0 else 0.0
-    one, two, *_ = fluctuations.norm_slope
+    # The slope of the norm for each unit of the gradient, which stays where population labels leave no gradient.
+    if gradient_norm > 0:
+        one, two = (slope / gradient_norm for slope in fluctuations.norm_slope)
+    else:
+        one = 2 * e * derivative_moments(problem.activation).second
+        two = one * drift
+    along = -term * activation.linear
     return (-e * alike * by_length, -e * term * own), (along * one, along * two)

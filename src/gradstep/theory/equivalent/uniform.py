@@ -241,7 +241,7 @@ def _joint_fit(
     fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
     due to the row, of the variance `projection_noise` of the bulk. Where norms tell of the rows, they are a second
     constraint with `norm_slope` in place of the spike. In the plane of spike and teacher (`in_plane`) projections on
-    the teacher's rest are given too: one more constraint, with the teacher's components, and all of it is due to the row.
+    the teacher's rest are given too: one more constraint, with the teacher's components, all due to the row.
     Given the means and multipliers ``mu`` of the constraints, the
     directions are independent,
 

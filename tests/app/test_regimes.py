@@ -73,7 +73,10 @@ def test_a_step_that_is_large_in_name_only():
 def test_no_common_direction():
     """The slope of an even activation has mean zero."""
     assert "no direction that they have in common" in words(activation="cos")["text"]
-    assert "no direction that they have in common" in words(teacher="H2", n_step="inf")["text"]
+    # Of the population, H2 has no gradient; the network's own output leaves a small one.
+    assert (
+        "by 0.037 of its length, along a direction that all have in common" in words(teacher="H2", n_step="inf")["text"]
+    )
 
 
 def test_linear_and_constant_teachers():

@@ -12,7 +12,6 @@ from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.damped import damped_direction
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
-from gradstep.theory.step import correlated_rows, row_fluctuations
 from gradstep.theory.step.statistics import step_statistics
 
 LIMIT = gs.Problem(
@@ -304,31 +303,38 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
     assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
+@pytest.mark.usefixtures("unknown_norms")
 @pytest.mark.parametrize("inputs", [gs.Inputs([1 + 1e-7, 1 - 1e-7]), TWO_LEVELS])
-def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one(inputs, monkeypatch):
-    # A damped step leaves out what the norms of rows tell of them.
-    monkeypatch.setattr(correlated_rows, "norm_vector", lambda *_: ())
+def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one(inputs):
     problem, labels = FINITE.replace(inputs=inputs), {"loss": "logistic", "channel": "sign"}
     plain, damped = convex_prediction(problem, **labels), convex_prediction(problem.replace(damping=1e7), **labels)
     assert damped.test_error == pytest.approx(plain.test_error, rel=1e-5)
 
 
-@pytest.mark.parametrize(
+#: In the limit there is nothing that one of three sets of equations has and another leaves out.
+THREE_ARE_ONE = pytest.mark.parametrize(
     ("activation", "readout"),
     [("tanh", "constant"), ("tanh", "gaussian"), ("tanh", {-1: 0.3, 0.5: 0.3, 2: 0.4}), ("softplus", "constant")],
 )
-def test_in_the_limit_isotropic_correlated_and_hardly_damped_steps_are_one(activation, readout, monkeypatch):
-    # Three sets of equations: here there is nothing that one has and another leaves out, but for what the norm of a row
-    # tells of it, which damped steps do not have.
+
+
+def assert_one(activation, readout, **changes):
+    """Check that a problem with and without changes has the same errors in the limit."""
     problem = LIMIT.replace(inputs=None, eta=gs.Step(1.0, 0.5), readout=readout, activation=activation)
-    found = gs.predict(problem)
-    correlated = gs.predict(problem.replace(inputs=gs.Inputs([1 + 1e-7, 1 - 1e-7])))
-    damped = gs.predict(problem.replace(damping=1e9))
-    monkeypatch.setattr(row_fluctuations, "norm_vector", lambda *_: ())
-    without = gs.predict(problem.replace(noise=problem.noise + 1e-12))
-    for one, other in ((found, correlated), (without, damped)):
-        assert other.test_error == pytest.approx(one.test_error, rel=1e-7)
-        assert other.train_error == pytest.approx(one.train_error, rel=1e-7)
+    one, other = gs.predict(problem), gs.predict(problem.replace(**changes))
+    assert other.test_error == pytest.approx(one.test_error, rel=1e-7)
+    assert other.train_error == pytest.approx(one.train_error, rel=1e-7)
+
+
+@THREE_ARE_ONE
+def test_in_the_limit_isotropic_and_correlated_steps_are_one(activation, readout):
+    assert_one(activation, readout, inputs=gs.Inputs([1 + 1e-7, 1 - 1e-7]))
+
+
+@THREE_ARE_ONE
+@pytest.mark.usefixtures("unknown_norms")
+def test_in_the_limit_isotropic_and_hardly_damped_steps_are_one(activation, readout):
+    assert_one(activation, readout, damping=1e9)
 
 
 @pytest.mark.parametrize("n_step", [0.4, 3.0, math.inf])
@@ -404,10 +410,8 @@ def test_direction_is_refused(changes):
 
 @pytest.mark.parametrize("inputs", [None, TWO_LEVELS])
 @pytest.mark.parametrize("changes", [{}, {"readout": "gaussian"}])
-def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, changes, monkeypatch):
-    # A damped step leaves out what the norms of rows tell of them.
-    for step in (row_fluctuations, correlated_rows):
-        monkeypatch.setattr(step, "norm_vector", lambda *_: ())
+@pytest.mark.usefixtures("unknown_norms")
+def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, changes):
     problem = FINITE.replace(inputs=inputs, **changes)
     plain, damped = gs.predict(problem), gs.predict(problem.replace(damping=1e7))
     # Terms of order 1/N of the own output are for isotropic inputs and the plain step alone.

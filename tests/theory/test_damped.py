@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import gradstep as gs
@@ -85,7 +85,8 @@ def test_the_sign_of_activation_and_readout_changes_nothing(problem):
     assert mirrored.alignment == pytest.approx(found.alignment, rel=1e-12)
 
 
-@settings(max_examples=20)
+@pytest.mark.usefixtures("unknown_norms")
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problems().filter(lambda problem: problem.inputs is not None))
 def test_without_damping_it_is_the_plain_step(problem):
     # Readouts of several values with a mean have approximations of their own if the activation is not odd.

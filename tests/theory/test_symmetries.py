@@ -272,6 +272,7 @@ def test_fits_of_classes(random: Random, symmetry: str) -> None:
 
 
 @pytest.mark.parametrize("name", FEW)
+@pytest.mark.usefixtures("one_direction")
 def test_the_square_loss_is_the_prediction(name: str) -> None:
     problem = problem_of(RANDOM[int(name)])
     assert_allclose(errors(convex_prediction(problem)), errors(gs.predict(problem)), rtol=1e-6)

@@ -29,8 +29,8 @@ def test_a_large_damping_has_the_rows_of_the_plain_step(activation, ratio, spher
     sigma, samples = scalar_function(activation), samples_of("x - 1 + 0.4*(x**2 - 1)", ratio)
     expected = correlated_fluctuations(sigma, samples, 0.8, sphere=sphere)
     found = damped_fluctuations(sigma, DampedSamples(samples, 1e6), 0.8, sphere=sphere)
-    for field in fields(expected):
-        name = field.name
+    # What the norm of a row tells of its directions is known of plain steps only.
+    for name in {field.name for field in fields(expected)} - {"norm_vector", "spike_covariance"}:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-5, err_msg=name)
 
 

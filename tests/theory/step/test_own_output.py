@@ -177,7 +177,7 @@ def test_a_given_constant_is_a_shift_of_the_labels(constant):
     for absent in ("common", "correlated"):
         assert found.pop(absent) is expected.pop(absent) is None
     for name, value in expected.items():
-        assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("activation", ["relu", "softplus", "softplus(x) + 2", "softplus(x) + 10"])

@@ -292,7 +292,7 @@ def conditional_features(
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
-    Docs, "Uniform equivalent", equations (E8) and (E19).
+    Docs, "Uniform equivalent", equation (E8).
 
     Parameters
     ----------
@@ -332,16 +332,35 @@ def conditional_features(
         known = ((known - sign * known[:, ::-1]) / 2)[:, half]
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
-    if not across:
-        row, length = row_features(activation, groups, kappa, dimension)
-        tables = row.mean, row.slope, row.residual_variance, *known, square, length
-        return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
+    if across:
+        return _in_plane(activation, groups, dimension, kappa, weight, known, square)
+    row, length = row_features(activation, groups, kappa, dimension)
+    h0, h1 = known
+    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, length
+    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
+
+
+def _in_plane(
+    activation: ScalarFunction,
+    groups: Groups,
+    dimension: float,
+    kappa: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    known: NDArray[np.float64],
+    square: NDArray[np.float64],
+) -> ConditionalFeatures:
+    """Return tables at nodes of two coordinates, from the teacher's coefficients along its rest and its mean square.
+
+    Docs, "Uniform equivalent", equation (E19).
+    """
+    across = len(known)
     t, share = hermite_rule(across)
     mean = known.T @ _hermite(t, across)
+    # What polynomials of the nodes' degree do not have of the teacher is noise to the fit.
     hidden = np.maximum(square - (known**2).sum(axis=0), 0.0)
+    square = (mean**2 + hidden[:, None]).ravel()
     kappa, t, weight = np.repeat(kappa, across), np.tile(t, len(kappa)), np.outer(weight, share).ravel()
     row, length = row_features(activation, groups, kappa, dimension, t)
-    square = (mean**2 + hidden[:, None]).ravel()
     tables = row.mean, row.slope, row.residual_variance, mean.ravel(), np.zeros_like(kappa), square, length
     return ConditionalFeatures(kappa, weight, *tables, t)
 

@@ -231,7 +231,7 @@ def _joint_fit(
     bulk: Bulk,
     weight_offset: Array | None,
     *,
-    in_plane: bool,
+    in_plane: bool = False,
 ) -> _Fit:
     """Fit both at once where a row's mean orthogonal to the spike depends on its projection on the spike.
 

@@ -33,6 +33,8 @@ _NODES = 3
 #: ``(T - 1)^2 / d``, a mean over the neurons, between which the plane takes over from the spike alone. ``T`` is the
 #: variance of a row along the teacher, over that along other directions, after a step of many samples.
 _STRETCHED = (0.001, 0.01)
+#: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
+_LEAST = 1e-7
 #: What a bulk has in common for all groups.
 _SHARED = ("share", "teacher", "spike")
 #: Squared length of the teacher's rest below which there is nothing to resolve.
@@ -77,7 +79,7 @@ def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]
     Groups, Bulk
         The pull of the bulk follows both projections, and is orthogonal to both directions.
     """
-    teacher = bulk.teacher
+    teacher, bulk = bulk.teacher, replace(bulk, special_profile=np.maximum(bulk.special_profile, _LEAST))
     with_rest = _known_covariance(bulk) @ teacher
     variance = np.maximum(with_rest @ teacher, NOTHING)
     z, weight = hermite_rule(_NODES)

@@ -1,0 +1,32 @@
+"""Parts of the law of the rows that one description has and another leaves out, for tests that compare the two."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gradstep.theory.equivalent import tables
+from gradstep.theory.predict import _prepared
+from gradstep.theory.step import correlated_rows, row_fluctuations
+
+
+def forgotten(changes: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let predictions be made anew, with the changes and without them afterwards."""
+    _prepared.cache_clear()
+    yield
+    changes.undo()
+    _prepared.cache_clear()
+
+
+@pytest.fixture
+def unknown_norms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The norm of a row tells nothing of its directions, as after a damped step."""
+    for step in (row_fluctuations, correlated_rows):
+        monkeypatch.setattr(step, "norm_vector", lambda *_: ())
+    yield from forgotten(monkeypatch)
+
+
+@pytest.fixture
+def one_direction(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Features are resolved along the spike only, as for other losses than the square."""
+    monkeypatch.setattr(tables, "share_in_plane", lambda *_: 0.0)
+    yield from forgotten(monkeypatch)

@@ -47,8 +47,6 @@ __all__ = [
 Array = NDArray[np.float64]
 #: Largest covariance of a row and its norm that is rounding.
 _ROUNDING = 1e-12
-#: Coefficients of ``g``, ``B g``, ``h``, ``B h`` and ``h_3``.
-Vector = tuple[float, float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class RowFluctuations:
     norm_variance: tuple[float, ...]
     sample_gain: float
     spike_covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    norm_vector: tuple[Vector, ...] = ()
+    norm_vector: tuple[tuple[float, ...], ...] = ()
 
     @property
     def slope_square(self) -> tuple[float, ...]:
@@ -204,7 +202,7 @@ def rows_without_a_step(initial_weights: str) -> RowFluctuations:
 
 def norm_vector(
     psi: DerivativeMoments, e: float, phi0: float, residual: float, c2: float = 1.0, c3: float = 1.0
-) -> tuple[Vector, ...]:
+) -> tuple[tuple[float, ...], ...]:
     """Return the covariance of a row, without its spike, with its squared norm off the spike (times ``d``).
 
     This is a vector: the sum of ``g``, ``B g``, ``h``, ``B h`` and ``h_3`` with these coefficients, where

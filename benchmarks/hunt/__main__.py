@@ -116,10 +116,9 @@ def decide(search: Search, settings: Iterable[Setting]) -> None:
     sizes = [size for size, _ in LARGER]
     rest = list(settings)
     for d, networks in DECIDE:
-        known = [falls(with_theory(measured_row(search, s)), again(search, s, sizes)) for s in rest]
-        rest = [s for s, fallen in zip(rest, known, strict=True) if not fallen]
-        stays = [fallen is False for fallen in known if not fallen]
-        asked = [s for s, stays_so_far in zip(rest, stays, strict=True) if d > 4 * DIMENSION or not stays_so_far]
+        known = [(s, falls(with_theory(measured_row(search, s)), again(search, s, sizes))) for s in rest]
+        rest = [s for s, fallen in known if not fallen]
+        asked = [s for s, fallen in known if fallen is None or (not fallen and d > 4 * DIMENSION)]
         print(f"{len(asked)} settings are open before {networks} networks at d = {d}", flush=True)
         search.simulate((setting, d, networks) for setting in asked)
 

@@ -109,12 +109,17 @@ class Page:
         self.check()
 
 
-@pytest.fixture(scope="module")
-def tab(browser, server):
-    """Return a page that tests share: a browser that has compiled it once opens it fast."""
-    page = Page(browser, server)
+def shared(browser, server, **options):
+    """Yield a page that tests share: a browser that has compiled it once opens it fast."""
+    page = Page(browser, server, **options)
     yield page
     page.context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser, server):
+    """Return a page that tests share."""
+    yield from shared(browser, server)
 
 
 @pytest.fixture
@@ -140,9 +145,7 @@ def sized(watched):
 @pytest.fixture(scope="module")
 def pocket(browser, server):
     """Return a page on a phone that tests share."""
-    page = Page(browser, server, viewport=PHONE, has_touch=True)
-    yield page
-    page.context.close()
+    yield from shared(browser, server, viewport=PHONE, has_touch=True)
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     if step.correlated is None:
         return {}
     c, readout = step.correlated.spectrum.eigenvalue, problem.readout
-    # What the step's linear part makes of the directions on which it acts most.
+    # The largest eigenvalue, and the largest factor by which the linear part of the step stretches a direction.
     largest, leading = float(c.max()), float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
     power = readout.second_moment
     # For one value the law of the rows has nothing by its mean.

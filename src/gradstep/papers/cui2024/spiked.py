@@ -17,6 +17,7 @@ from gradstep.checks import finite, nonnegative
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import is_continuous, moments
+from gradstep.gaussian.panels import legendre_rule
 from gradstep.gaussian.smoothing import smoothed
 from gradstep.resolution import NOTHING
 
@@ -164,13 +165,13 @@ class ConditionalMoments(NamedTuple):
 
 def _legendre_tail() -> Array:
     """Matrix from values at the Gauss-Legendre nodes of a panel to its last three Legendre coefficients."""
-    nodes, weights = np.polynomial.legendre.leggauss(PANEL_ORDER)
+    nodes, weights = legendre_rule(PANEL_ORDER)
     values = np.polynomial.legendre.legvander(nodes, PANEL_ORDER - 1)
     degrees = np.arange(PANEL_ORDER - 3, PANEL_ORDER)
     return np.asarray(values[:, degrees] * weights[:, None] * (degrees + 0.5))
 
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(PANEL_ORDER)
+NODES, WEIGHTS = legendre_rule(PANEL_ORDER)
 TAIL = _legendre_tail()
 
 

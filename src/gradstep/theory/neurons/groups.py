@@ -225,7 +225,7 @@ def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Value
 
 
 class _NormKnown(NamedTuple):
-    """What the norm tells of a row, for two groups of which one has a larger norm than the other.
+    """Knowledge of a row from its norm, for pairs of groups: one has a larger norm than the other.
 
     Attributes
     ----------

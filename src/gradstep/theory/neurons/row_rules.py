@@ -37,7 +37,7 @@ _TOLERANCE = 1e-8
 #: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
 #: four times the size. Two per cent of Gaussian readouts are larger still.
 _LONGER = (1.0, 4.0, 16.0)
-#: The same for a rule that has other vectors, over that: their components are off by the root of what its own are.
+#: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
 #: Least variance over the mean.
 LEAST = 1e-12

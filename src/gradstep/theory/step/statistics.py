@@ -31,7 +31,6 @@ from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
-    derivative_moments,
     derivative_slope,
     own_output_slopes,
     row_fluctuations,
@@ -336,9 +335,7 @@ def step_statistics(
     fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
-        own_drift, own_norm = _own_output_terms(
-            problem, d, width, samples.norm, fluctuations, curvature * residual_mean
-        )
+        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
     gain = e * activation.derivative_mean
     taken = gain * activation.linear * readout.second_moment
@@ -478,7 +475,7 @@ def _initial_output(
 
 
 def _own_output_terms(
-    problem: Problem, d: float, width: float, gradient_norm: float, fluctuations: RowFluctuations, drift: float
+    problem: Problem, d: float, width: float, gradient_norm: float, fluctuations: RowFluctuations
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return `own_drift` and `own_norm` of `StepStatistics`.
 
@@ -491,11 +488,10 @@ def _own_output_terms(
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
     alike = term * width / d * problem.readout.mean * activation.quadratic
     by_length, own = own_output_slopes(problem.activation)
-    # The slope of the norm for each unit of the gradient, which stays where population labels leave no gradient.
+    # The slope of the norm for each unit of the gradient; without a gradient, its part along it.
     if gradient_norm > 0:
         one, two = (slope / gradient_norm for slope in fluctuations.norm_slope)
     else:
-        one = 2 * e * derivative_moments(problem.activation).second
-        two = one * drift
+        one, two = (vector[0] for vector in fluctuations.norm_vector[:2])
     along = -term * activation.linear
     return (-e * alike * by_length, -e * term * own), (along * one, along * two)

@@ -432,8 +432,8 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
     kappa, target = prepared.kappa, prepared.target
     _, nodes, *_ = prepared.shape
     features = prepared.tables.features
-    learned, rest_slope = features.along_spike(solution.learned[index, :nodes])
-    slope = solution.rest_slope[index, :nodes] if features.across == 1 else rest_slope
+    learned, at_nodes = features.along_spike(solution.learned[index, :nodes])
+    slope = features.along_spike(solution.rest_slope[index, :nodes])[0] + at_nodes
     if len(kappa) > len(learned):
         # The slope of an odd function is even.
         learned, slope = _mirrored(learned), np.concatenate([slope[::-1], slope])

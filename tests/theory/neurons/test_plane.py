@@ -147,6 +147,25 @@ def test_predictions_are_smooth_where_the_plane_takes_over():
     assert np.abs(np.diff(found, 3)).max() < 2e-3 * found.max()
 
 
+@pytest.mark.parametrize("n_step", [10**13, 10**15, 10**17])
+def test_a_great_many_samples_stretch_the_rows_as_many_do(n_step):
+    many = gs.predict(EVEN.replace(n_step=10**9))
+    assert gs.predict(EVEN.replace(n_step=n_step)).test_error == pytest.approx(many.test_error, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation": "abs(x)", "eta": gs.Step(1.0, 0.5)},
+        {"activation": "max(x,0)", "eta": gs.Step(3.0, 0.5)},
+        {"teacher": "hermite2+.3*hermite4", "eta": gs.Step(3.0, 0.5)},
+    ],
+)
+def test_features_that_are_steep_along_the_teacher_are_resolved(changes):
+    problem = EVEN.replace(**{"d": 50, "width": 75, "n": 125, "n_step": 5000, "ridge": 0.5} | changes)
+    assert gs.predict(problem).test_error == pytest.approx(gs.predict(problem, refine=2).test_error, rel=1e-4)
+
+
 def test_the_learned_curve_is_the_mean_over_the_second_direction():
     """The curve is about the spike alone: its mean square is at most that of the labels, and it is even here."""
     curve = gs.predict(EVEN).curve

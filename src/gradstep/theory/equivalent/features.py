@@ -7,6 +7,7 @@ For ridge regression and given ``kappa``, a neuron of a group with row ``(s, c)`
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +25,8 @@ from gradstep.gaussian import (
     structure,
     trapezoidal_rule,
 )
-from gradstep.gaussian.quadrature import THINNING
+from gradstep.gaussian.panels import legendre_rule
+from gradstep.gaussian.quadrature import THINNING, gaussian_density
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
 
@@ -102,8 +104,10 @@ class ConditionalFeatures:
         return by_kappa @ weight, by_kappa @ (weight * self.rest[:count])
 
 
-#: Length of a panel in the coordinate along the teacher's rest, and its nodes.
-_PANEL, _PANEL_NODES = 0.95, 12
+#: Largest and least length of a panel in the coordinate along the teacher's rest, and its nodes.
+_PANEL, _PANEL_LEAST, _PANEL_NODES = 0.95, 0.1, 12
+#: Nodes along the teacher's rest for each of kappa, of neurons that are hardly curved along it, at a refinement of one.
+_ACROSS = 13.0
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
@@ -136,6 +140,15 @@ def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float
     return [p for p in points if abs(p) < _RANGE]
 
 
+def _finer(projection: NDArray[np.float64], groups: Groups) -> float:
+    """Return how much finer nodes must be along a direction on which the rows have these projections."""
+    slopes = np.abs(projection) / np.sqrt(groups.variance)
+    steepest = np.argsort(-slopes)
+    power = np.cumsum((groups.weight * groups.readout_square)[steepest])
+    steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
+    return float(np.sqrt(1 + 2.5 * steepness**2))
+
+
 def kappa_rule(
     activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: float = 1
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -163,15 +176,11 @@ def kappa_rule(
     NotConverged
         If the features are so steep, or the readout's values so many, that resolving them would take the memory.
     """
-    slopes = np.abs(groups.projection) / np.sqrt(groups.variance)
-    steepest = np.argsort(-slopes)
-    power = np.cumsum((groups.weight * groups.readout_square)[steepest])
-    steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
     alike = groups.resolved
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     scale = rest / max(abs(alignment), 1e-12)
     step = _ALIKE_STEP if alike else _ALIKE_STEP + (_MIXED_STEP - _ALIKE_STEP) * min(scale / _SEEN, 1.0)
-    step /= np.sqrt(1 + 2.5 * steepness**2)
+    step /= _finer(groups.projection, groups)
     kink_step = 0.8 * scale if teacher.kinks else np.inf
     pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
     step = min(step, pole_step)
@@ -288,7 +297,7 @@ def conditional_features(
     dimension: float = np.inf,
     *,
     whole_line: bool = False,
-    across: int = 0,
+    plane: bool = False,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
@@ -306,8 +315,8 @@ def conditional_features(
         Sets how much the length of an input fluctuates (default: not at all).
     whole_line : bool
         Whether the nodes of an odd activation are kept on either side of zero.
-    across : int
-        Number of nodes along the teacher's rest for each of kappa, if that direction is resolved too; zero otherwise.
+    plane : bool
+        Whether the teacher's rest is resolved too.
 
     Returns
     -------
@@ -324,7 +333,10 @@ def conditional_features(
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
-    known = _along_rest(teacher, alignment, kappa, across) if across else np.stack([target.mean, target.slope])
+    known = np.stack([target.mean, target.slope])
+    if plane:
+        across = math.ceil(_ACROSS * refine * _finer(groups.rest, groups))
+        known = _along_rest(teacher, alignment, kappa, across)
     square = target.second_moment
     if activation.parity == "odd" and not whole_line:
         # Features only see the part that is odd under a change of sign of both coordinates.
@@ -332,7 +344,7 @@ def conditional_features(
         known = ((known - sign * known[:, ::-1]) / 2)[:, half]
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
-    if across:
+    if plane:
         return _in_plane(activation, groups, dimension, kappa, weight, known, square)
     row, length = row_features(activation, groups, kappa, dimension)
     h0, h1 = known
@@ -356,7 +368,7 @@ def _in_plane(
     across = len(known)
     t, share = hermite_rule(across)
     mean = known.T @ _hermite(t, across)
-    # What polynomials of the nodes' degree do not have of the teacher is noise to the fit.
+    # The fit knows the teacher's projection on polynomials; the rest of it acts as noise.
     hidden = np.maximum(square - (known**2).sum(axis=0), 0.0)
     square = (mean**2 + hidden[:, None]).ravel()
     kappa, t, weight = np.repeat(kappa, across), np.tile(t, len(kappa)), np.outer(weight, share).ravel()
@@ -379,12 +391,13 @@ def _along_rest(
     By Gauss-Legendre rules on panels in ``t`` that end at the teacher's kinks, which are elsewhere for each kappa.
     """
     rest = np.sqrt(1 - alignment**2)
-    ends = np.tile(np.arange(-_RANGE, _RANGE + _PANEL, _PANEL), (len(kappa), 1))
+    panel = np.clip(teacher.pole_distance / rest, _PANEL_LEAST, _PANEL)
+    ends = np.tile(np.arange(-_RANGE, _RANGE + panel, panel), (len(kappa), 1))
     kinks = [np.clip((kink - alignment * kappa) / rest, ends[0, 0], ends[0, -1]) for kink in teacher.kinks]
     ends = np.sort(np.concatenate([ends, *(kink[:, None] for kink in kinks)], axis=1), axis=1)
-    x, weight = np.polynomial.legendre.leggauss(_PANEL_NODES)
+    x, weight = legendre_rule(_PANEL_NODES)
     half = np.diff(ends)[..., None] / 2
     t = ends[:, :-1, None] + half * (1 + x)
     values = np.asarray(teacher(alignment * kappa[:, None, None] + rest * t))
-    values = values * half * weight * np.exp(-(t**2) / 2) / np.sqrt(2 * np.pi)
+    values = values * half * weight * gaussian_density(t)
     return np.asarray((_hermite(t, count) * values).sum(axis=(-2, -1)))

@@ -6,7 +6,7 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TypeVar
 
@@ -55,9 +55,9 @@ def sizes_of(problem: Problem) -> Sizes[float]:
     return problem.real_sizes(LARGE_DIMENSION)
 
 
-#: Nodes along the teacher's rest for each of kappa; and how many nodes there are of all else, over those without it
-#: (of the bulk half of this: errors change by 2e-5).
-_ACROSS, _COARSER = 6, 0.6
+#: How many nodes there are where the teacher's rest is resolved too, over those without it (of the bulk half of this:
+#: errors change by 2e-5).
+_COARSER = 0.6
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {
@@ -216,20 +216,21 @@ def stepped_networks(
         step = given_own_output(problem, gradient_step, sizes.width, along_common)
         # The spiked random features model has no such factor, but for an output of order one.
         shrinkage = step.readout_shrinkage if rows == "network" or step is not gradient_step else 1.0
+        in_plane = share_in_plane(problem, step.resolved, sizes.d) if plane and bulk == "structured" else 0.0
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
-        for part, resolve in ((1 - share, False), (share, True)):
+        for part, resolve in (((1 - share) * (1 - in_plane), False), (share * (1 - in_plane), True)):
             if part > 0:
                 tables = tables_of(
                     problem, step.resolved, sizes, rows, bulk, refine,
                     fold=fold, whole_line=whole_line, regrouped=regrouped, resolve=resolve,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
-                in_plane = share_in_plane(problem, step.resolved, sizes.d) if plane and bulk == "structured" else 0.0
-                if in_plane < 1:
-                    found.append((weight * part * (1 - in_plane), network))
-                if in_plane > 0:
-                    tables = _tables_in_plane(problem, step.resolved, sizes, refine)
-                    found.append((weight * part * in_plane, replace(network, tables=tables)))
+                found.append((weight * part, network))
+        if in_plane > 0:
+            # There a readout always has nodes of its own.
+            tables = _tables_in_plane(problem, step.resolved, sizes, refine)
+            network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, True, tables)
+            found.append((weight * in_plane, network))
     return tuple(found)
 
 
@@ -269,7 +270,8 @@ def _tables_in_plane(problem: Problem, step: StepStatistics, sizes: Sizes[float]
     odd, refine = problem.activation.parity == "odd", _COARSER * refine
     # More values of a Gaussian readout than these, which are right to 3e-4, would take minutes.
     along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(refine, _COARSER), resolve=True)
-    bulk = bulk_law(problem, step, along, sizes.d, sizes.n_step, "structured", refine / 2)
+    # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
+    bulk = bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
     groups, bulk = groups_in_plane(along, bulk, sizes.d)
     features = conditional_features(
         problem.activation,
@@ -278,7 +280,7 @@ def _tables_in_plane(problem: Problem, step: StepStatistics, sizes: Sizes[float]
         step.alignment,
         refine,
         length_dimension(problem.activation, "network", sizes.d),
-        across=round(_ACROSS * refine / _COARSER),
+        plane=True,
     )
     return Tables(features, groups, bulk)
 

@@ -255,7 +255,7 @@ def _joint_fit(
     Docs, "Structured bulk", equations (A5) and (A5b). Docs, "Uniform equivalent", equation (E19).
     """
     batch, _, groups = root.shape
-    pull, noise = bulk.pull.mT, _known_noise(bulk, point.density)
+    pull, noise = bulk.pull.mT, point.density * bulk.known_noise
     ratio, along = pull / root, [bulk.spike[..., None] * root, bulk.norm_slope.mT * root][: len(noise)]
     if in_plane:
         along.append(bulk.teacher[..., None] * root)
@@ -272,12 +272,12 @@ def _joint_fit(
         for rows in (*along, ratio)
     )
     constraint = np.concatenate(constraints, axis=1)
-    of_multiplier = _blocks([[inverse.summed(rows, columns) for columns in along] for rows in along])
+    of_multiplier = np.block([[inverse.summed(rows, columns) for columns in along] for rows in along])
     # The parts of projection and norm that are not due to the row add y = U l to the sums of the constraints, at the
     # cost l^T U l. The row's component along the spike is then -y_1, on which the features orthogonal to the spike do
     # not depend, so that mu_1 = l_1 - V1 y_1.
     of_noise, noisy = np.zeros_like(of_multiplier), len(noise) * groups
-    of_noise[:, :noisy, :noisy] = _blocks([[part[..., None] * identity(groups) for part in row] for row in noise])
+    of_noise[:, :noisy, :noisy] = np.block([[part[..., None] * identity(groups) for part in row] for row in noise])
     to_multiplier = identity(len(along) * groups) + np.zeros_like(of_noise)
     to_multiplier[:, :groups] -= point.linear_gain @ of_noise[:, :groups]
     of_price = of_multiplier @ to_multiplier + of_noise
@@ -302,24 +302,7 @@ def _joint_fit(
     return _Fit(unknowns, overlap, np.concatenate([rest, _root_of_cost(noise, prices[:, : len(noise)])], axis=1))
 
 
-def _blocks(rows: list[list[Array]]) -> Array:
-    """Return a stack of matrices from its blocks."""
-    return np.concatenate([np.concatenate(row, axis=2) for row in rows], axis=1)
-
-
-def _known_noise(bulk: Bulk, density: Array) -> list[list[Array]]:
-    """Return the covariances of what the rows do not explain of what is known of them, each of shape (batch, groups).
-
-    Known are projections on the spike, and norms where they tell of the rows.
-    """
-    projection = density * bulk.projection_noise
-    if not bulk.norm_slope.any():
-        return [[projection]]
-    shared = density * bulk.shared_noise
-    return [[projection, shared], [shared, density * bulk.norm_noise]]
-
-
-def _root_of_cost(noise: list[list[Array]], prices: Array) -> Array:
+def _root_of_cost(noise: Array, prices: Array) -> Array:
     """Return vectors whose squares sum to ``l^T U l``, for prices l of shape (batch, known, groups): its shape too."""
     first = np.sqrt(noise[0][0])
     if len(noise) == 1:

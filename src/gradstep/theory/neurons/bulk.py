@@ -103,9 +103,10 @@ class Bulk:
     norm_slope : ndarray, shape (groups, special)
         Slope of the squared norm off the spike with the row's components there. Zero if norms tell nothing of a row.
     norm_noise : ndarray, shape (groups,)
-        Variance of what of the norm these do not explain, and (`shared_noise`) its covariance with the part of a
-        projection of `projection_noise`. All three are of rows in units of the mean variance, times ``d``.
+        Variance of the part of the norm that is not due to these components.
     shared_noise : ndarray, shape (groups,)
+        Covariance of that part with the part of a projection that has the variance `projection_noise`. Rows have the
+        mean square one in a direction, also in `norm_slope` and `norm_noise`.
     """
 
     share: Array
@@ -118,6 +119,16 @@ class Bulk:
     norm_slope: Array
     norm_noise: Array
     shared_noise: Array
+
+    @property
+    def known_noise(self) -> Array:
+        """Covariances of what rows do not explain of what is known of them, shape (known, known, ..., groups).
+
+        Known are projections on the spike, and norms where they tell of the rows.
+        """
+        if not self.norm_slope.any():
+            return self.projection_noise[None, None]
+        return np.array([[self.projection_noise, self.shared_noise], [self.shared_noise, self.norm_noise]])
 
 
 def isotropic(groups: int) -> Bulk:
@@ -227,11 +238,11 @@ def _with_norms(
     power = problem.readout.second_moment
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     powers = np.stack([a, a_square, a * a_square], axis=1)
-    # Of rows in units of the mean variance, like the variances.
+    # Rows have the mean square one in a direction here, as for the variances.
     covariance = powers @ np.array(step.fluctuations.norm_vector) @ components.T / np.sqrt(mean_variance)[:, None]
     shared, noise = groups.norm_covariance / np.sqrt(mean_variance), bulk.projection_noise
     left = groups.norm_variance - np.divide(shared**2, noise, out=np.zeros_like(noise), where=noise > 0)
-    # Of rows of several readouts the variances are diagonals, which may be too small by any factor.
+    # If readouts have several values, the variances are diagonals of matrices, and some may be far too small.
     least = _LEAST_PART * (groups.weight @ bulk.special_profile)
     slope = covariance / (bulk.special_profile**8 + least**8) ** (1 / 8)
     possible = _possible((slope * covariance).sum(axis=1) / np.maximum(left, _LEAST_NOISE * groups.norm_variance))

@@ -35,7 +35,7 @@ _NODES = 3
 _STRETCHED = (0.001, 0.01)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
-#: What a bulk has in common for all groups.
+#: Fields of a bulk that all groups share.
 _SHARED = ("share", "teacher", "spike")
 #: Squared length of the teacher's rest below which there is nothing to resolve.
 _REST = (1e-4, 1e-2)
@@ -83,7 +83,7 @@ def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]
     with_rest = _known_covariance(bulk) @ teacher
     variance = np.maximum(with_rest @ teacher, NOTHING)
     z, weight = hermite_rule(_NODES)
-    # Of normalised rows, whose mean variance in a direction is one over their number.
+    # Rows of length one have the mean variance 1 / (d - 1) in a direction.
     own = np.sqrt(variance / (d - 1))[:, None] * z
     known = bulk.pull @ teacher
     regression = with_rest / variance[:, None] - teacher
@@ -107,10 +107,8 @@ def _known_covariance(bulk: Bulk) -> Array:
     whole = profile[..., None] * np.eye(len(bulk.spike))
     if not bulk.spike.any():
         return whole
-    vectors, noise = np.tile(bulk.spike, (len(profile), 1, 1)), bulk.projection_noise[:, None, None]
-    if bulk.norm_slope.any():
-        vectors = np.concatenate([vectors, bulk.norm_slope[:, None]], axis=1)
-        shared = bulk.shared_noise
-        noise = np.array([[bulk.projection_noise, shared], [shared, bulk.norm_noise]]).transpose(2, 0, 1)
+    noise = np.moveaxis(bulk.known_noise, -1, 0)
+    spike = np.broadcast_to(bulk.spike, profile.shape)
+    vectors = np.stack([spike, bulk.norm_slope], axis=1)[:, : noise.shape[1]]
     known = vectors * profile[:, None]
     return np.asarray(whole - known.mT @ np.linalg.solve(known @ vectors.mT + noise, known))

@@ -381,7 +381,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     stretched = literal.stretch_square(values, values**2)
     own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
     bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
-    kappa, (target, _) = features.kappa[:: features.across], features.along_spike(features.teacher_mean)
+    kappa, (target, _) = features.kappa[features.first], features.along_spike(features.teacher_mean)
     if step.influence < 1:
         target = _seen(link_of(problem.teacher), step.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:

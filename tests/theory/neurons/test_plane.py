@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gradstep as gs
+from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
@@ -131,14 +132,26 @@ def test_the_teacher_at_the_nodes_has_the_moments_of_the_teacher():
     *_, (_, network) = stepped_networks(problem, plane=True)
     ((_, alone),) = stepped_networks(problem)
     plane, line = network.tables.features, alone.tables.features
-    assert plane.across > 1
-    assert plane.weight @ plane.teacher_square == pytest.approx(2, rel=1e-8)
+    assert len(plane.kappa) > 3 * len(plane.first)
+    assert plane.weight @ plane.teacher_square == pytest.approx(2, rel=1e-7)
     mean, slope = plane.along_spike(plane.teacher_mean)
-    kappa = plane.kappa[:: plane.across]
+    kappa = plane.kappa[plane.first]
     near = np.abs(kappa) < 4
     assert mean[near] == pytest.approx(np.interp(kappa, line.kappa, line.teacher_mean)[near], abs=0.03)
     assert slope[near] == pytest.approx(np.interp(kappa, line.kappa, line.teacher_slope)[near], abs=0.03)
     assert plane.weight @ (plane.teacher_square - plane.teacher_mean**2) >= 0
+
+
+def test_nodes_of_the_plane_that_are_left_out_change_nothing(monkeypatch):
+    """Steep features along both directions: a full grid of nodes would take gigabytes."""
+    problem = EVEN.replace(activation="max(x,0)", d=12, width=64, n_step=800, n=800, eta=10.0, ridge=40.0)
+    few = errors(problem, monkeypatch, 1.0)
+    ((_, steep),) = stepped_networks(problem.replace(eta=290.0), plane=True)
+    assert len(steep.tables.features.kappa) < 3000
+    monkeypatch.setattr(features_module, "_LESS_IN_PLANE", 0.0)
+    rule = features_module.kappa_rule
+    monkeypatch.setattr(features_module, "kappa_rule", lambda *arguments: rule(*arguments[:-1], 2 * arguments[-1]))
+    assert few == pytest.approx(errors(problem, monkeypatch, 1.0), rel=1e-5)
 
 
 def test_predictions_are_smooth_where_the_plane_takes_over():

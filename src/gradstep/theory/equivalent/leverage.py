@@ -68,6 +68,8 @@ _WORTH_FACTORS = 40
 _FEW, _DIMENSION = 0.6, 1e-13
 #: Numbers in the matrices of all classes together, beyond which a way without them is taken.
 _AT_ONCE = 2**20
+#: Numbers in them for one member of the batch, beyond which they are made one after the other.
+_CLASSES_AT_ONCE = 2**24
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -554,6 +556,14 @@ def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     batch, groups, nodes = point.variance.shape
     classes = table.profile.shape[1]
     few = groups * (groups + 1) // 2 < nodes
+    if classes * nodes**2 > _CLASSES_AT_ONCE and not few:
+        found = np.zeros((batch, nodes, nodes), dtype=point.columns.dtype)
+        for index in range(classes):
+            pairs = point.columns[:, index].mT @ point.dressed[:, index]
+            np.square(pairs, out=pairs)
+            pairs *= table.share[:, index, None, None]
+            found += pairs
+        return found
     if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes or not few:
         pairs = point.columns.mT @ point.dressed
         # In place: new memory costs more.

@@ -266,75 +266,145 @@ def row_fluctuations(
     All terms of order ``1/d``. Products of pre-activations of different samples are left out where they are smaller by
     ``1/d``.
     """
-    psi, (m2, m3, m4) = derivative_moments(activation), samples.powers
-    k, spike, length = e * psi.linear, e * psi.second, e * psi.third
-    # (1/d) tr B^j, and what a sample adds to the trace of a product with its own matrix.
-    _, b1, b2, b3, b4 = samples.by_residual.moments.tolist()
-
-    # Degree one: <w0, L v> in p. In c, sum_mu r_mu psi(z_mu) <L w0, x_mu> has s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k
-    # (b1 + phi0 r_mu)) along x_mu, and psi^2 its own slope. So l = a l_g g + a^2 (l_gg g + l_h h), h = X^T r^2 / n.
-    along_spike = (2 * spike * samples.norm, 2 * spike * k * b1 * samples.norm)
-    with_squares = 2 * spike * k * phi0 + e**2 * phi0 * psi.square_slope
-    slope = (along_spike[0], along_spike[1] + with_squares * samples.squares_along)
-    linear = [
-        slope[0],
-        slope[1] + k * along_spike[0] * samples.form_along,
-        k * (along_spike[1] * samples.form_along + with_squares * samples.form_with_squares),
-    ]
-    off_spike = with_squares**2 * samples.squares_off
-
-    # Degree two: C = a (e s_3 / 2) sum_mu r_mu <x_mu, v> x_mu x_mu^T / n, M = 1 + a first B + a^2 (k^2 B^2 + also B +
-    # bent R), with R the samples weighted by r^2.
-    first, also = 2 * k + length, k * length * b1
-    bent = phi0 * (k * length + e**2 * psi.square_bend)
-    with_first, with_square = phi0 * m3 + m2 * b1, phi0 * m4 + m2**2  # tr BR / d, tr R^2 / d
-    with_second = m2 * b2 + 2 * phi0 * b1 * m3 + phi0**2 * m4  # tr B^2 R / d
-    second = k**2 * b2 + also * b1 + bent * m2
-    second_first = k**2 * b3 + also * b2 + bent * with_first
-    second_second = k**4 * b4 + also**2 * b2 + bent**2 * with_square
-    second_second += 2 * (k**2 * also * b3 + k**2 * bent * with_second + also * bent * with_first)
-    form = 2 * np.array([1.0, 2 * first * b1, first**2 * b2 + 2 * second, 2 * first * second_first, second_second])
-    mean_form = np.array([1.0, first * b1, second])  # tr M / d
-    # E r^j <x, v>: tr C B / d and so on.
-    v1, v2, v3 = samples.norm, samples.squares_along, samples.cubes_along
-    c_first, c_squares = v1 * b1 + phi0 * v2, v1 * m2 + phi0 * v3
-    c_second = v1 * b2 + 2 * phi0 * b1 * v2 + phi0**2 * v3
-    joint = spike * np.array([v1, first * c_first, k**2 * c_second + also * c_first + bent * c_squares])
-    if sphere:
-        form -= 2 * np.convolve(mean_form, mean_form)
-        joint -= spike * v1 * mean_form
-
-    # Above: for each sample a e r <x, v> psi in p, and in c with alpha = 1 + a k (b1 + phi0 r)
-    #     2 a e r psi (alpha z + N(0, a^2 k^2 phi0 m2)) + a^2 e^2 phi0 r^2 psi^2.
-    product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * psi.cross
-    square = e**4 * phi0**2 * psi.square_square
-    higher = phi0 * np.array(
-        [
-            product * m2,
-            product * 2 * k * (b1 * m2 + phi0 * m3) + cross * m3,
-            product * k**2 * (b1**2 * m2 + 2 * b1 * phi0 * m3 + phi0**2 * m4)
-            + cross * k * (b1 * m3 + phi0 * m4)
-            + square * m4
-            + 4 * e**2 * k**2 * phi0 * m2**2 * psi.square,
-        ]
-    )
-    with_product, with_square = 2 * e**2 * phi0 * psi.with_product, e**3 * phi0**2 * psi.with_square
-    joint_higher = [0.0, with_product * v2, with_product * k * (b1 * v2 + phi0 * v3) + with_square * v3]
-    pairs = 2 * (e**2 * phi0 * m2 * psi.square) ** 2
-
-    norm_variance = form + np.concatenate([[0.0, 0.0], higher])
-    norm_variance[4] += off_spike + pairs
+    psi = derivative_moments(activation)
+    terms = _Terms(samples, psi, e, phi0)
+    joint, norm_variance, mean_form = terms.quadratic(sphere=sphere)
+    joint_higher, higher = terms.higher
+    norm_variance[2:] += higher
+    norm_variance[4] += terms.linear_off_spike
     # The bulk of the samples along v, without degree one, which L v has.
-    rest = e**2 * phi0 * m2 * psi.square * samples.gain
-    following = spike * v1
-    spike_variance = 0.0 if sphere else following**2 / 2
+    rest = e**2 * phi0 * samples.powers[0] * psi.square * samples.gain
+    following = terms.spike * samples.norm
     return RowFluctuations(
-        projection_variance=(1.0, 2 * k * samples.form_along, k**2 * samples.form_square + rest),
-        spike_variance=spike_variance,
-        norm_slope=slope,
-        covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
+        projection_variance=(1.0, 2 * terms.k * samples.form_along, terms.k**2 * samples.form_square + rest),
+        spike_variance=0.0 if sphere else following**2 / 2,
+        norm_slope=terms.slope,
+        covariance=tuple((terms.linear + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=samples.gain,
         spike_covariance=(0.0, 0.0, 0.0) if sphere else tuple((following * mean_form).tolist()),
-        norm_vector=norm_vector(psi, e, phi0, b1),
+        norm_vector=norm_vector(psi, e, phi0, float(samples.by_residual.moments[1])),
     )
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in the initial row ``w0``.
+
+    Each is a polynomial of the readout.
+
+    Attributes
+    ----------
+    samples : StepSamples
+    psi : DerivativeMoments
+    e, phi0 : float
+        As in `row_fluctuations`.
+    """
+
+    samples: StepSamples
+    psi: DerivativeMoments
+    e: float
+    phi0: float
+
+    @property
+    def k(self) -> float:
+        """``e s_2``."""
+        return self.e * self.psi.linear
+
+    @property
+    def spike(self) -> float:
+        """``e s_3``."""
+        return self.e * self.psi.second
+
+    @property
+    def length(self) -> float:
+        """``e s_4``."""
+        return self.e * self.psi.third
+
+    @property
+    def traces(self) -> list[float]:
+        """``tr B^j / d``, from power one."""
+        return [float(moment) for moment in self.samples.by_residual.moments[1:]]
+
+    @property
+    def _with_squares(self) -> float:
+        """``l_h`` of the linear part ``a l_g g + a^2 (l_gg g + l_h h)`` of c, where ``h = X^T r^2 / n``.
+
+        In c, ``sum_mu r_mu psi(z_mu) <L w0, x_mu>`` has ``s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k (b1 + phi0 r_mu))``
+        along ``x_mu``, and ``psi^2`` has its own slope.
+        """
+        return 2 * self.spike * self.k * self.phi0 + self.e**2 * self.phi0 * self.psi.square_slope
+
+    @property
+    def _along_spike(self) -> tuple[float, float]:
+        """``l_g`` and ``l_gg``, times ``|g|``."""
+        first = 2 * self.spike * self.samples.norm
+        return first, first * self.k * self.traces[0]
+
+    @property
+    def slope(self) -> tuple[float, float]:
+        """The slope of c along ``<w0, v>``."""
+        first, second = self._along_spike
+        return first, second + self._with_squares * self.samples.squares_along
+
+    @property
+    def linear(self) -> Array:
+        """The covariance of the parts of degree one: ``<w0, L v>`` in p and ``<w0, l>`` in c."""
+        samples, (first, second), slope = self.samples, self._along_spike, self.slope
+        last = second * samples.form_along + self._with_squares * samples.form_with_squares
+        return np.array([slope[0], slope[1] + self.k * first * samples.form_along, self.k * last])
+
+    @property
+    def linear_off_spike(self) -> float:
+        """The variance of that of c, without what follows ``<w0, v>``: the coefficient of ``a^4``."""
+        return self._with_squares**2 * self.samples.squares_off
+
+    def quadratic(self, *, sphere: bool) -> tuple[Array, Array, Array]:
+        """Return the covariance and the variance of c of the parts of degree two, and ``tr M / d``.
+
+        The parts are ``w0.C.w0`` in p and ``w0.M.w0`` in c, where ``C = a (e s_3 / 2) sum_mu r_mu <x_mu, v> x_mu
+        x_mu^T / n`` and ``M = 1 + a first B + a^2 (k^2 B^2 + also B + bent R)``, with R the samples weighted by r^2.
+        """
+        samples, phi0, k = self.samples, self.phi0, self.k
+        (m2, m3, m4), (b1, b2, b3, b4) = samples.powers, self.traces
+        first, also = 2 * k + self.length, k * self.length * b1
+        bent = phi0 * (k * self.length + self.e**2 * self.psi.square_bend)
+        # tr BR / d, tr R^2 / d and tr B^2 R / d.
+        with_first, with_square = phi0 * m3 + m2 * b1, phi0 * m4 + m2**2
+        with_second = m2 * b2 + 2 * phi0 * b1 * m3 + phi0**2 * m4
+        second = k**2 * b2 + also * b1 + bent * m2
+        second_first = k**2 * b3 + also * b2 + bent * with_first
+        second_second = k**4 * b4 + also**2 * b2 + bent**2 * with_square
+        second_second += 2 * (k**2 * also * b3 + k**2 * bent * with_second + also * bent * with_first)
+        form = 2 * np.array([1.0, 2 * first * b1, first**2 * b2 + 2 * second, 2 * first * second_first, second_second])
+        mean_form = np.array([1.0, first * b1, second])
+        # E r^j <x, v>: tr C B / d and so on.
+        v1, v2, v3 = samples.norm, samples.squares_along, samples.cubes_along
+        c_first, c_squares = v1 * b1 + phi0 * v2, v1 * m2 + phi0 * v3
+        c_second = v1 * b2 + 2 * phi0 * b1 * v2 + phi0**2 * v3
+        joint = self.spike * np.array([v1, first * c_first, k**2 * c_second + also * c_first + bent * c_squares])
+        if sphere:
+            form -= 2 * np.convolve(mean_form, mean_form)
+            joint -= self.spike * v1 * mean_form
+        return joint, form, mean_form
+
+    @property
+    def higher(self) -> tuple[Array, Array]:
+        """The covariance and the variance of c of the parts above degree two; the latter from ``a^2``.
+
+        For each sample these are ``a e r <x, v> psi`` in p, and ``2 a e r psi (alpha z + N(0, a^2 k^2 phi0 m2)) + a^2
+        e^2 phi0 r^2 psi^2`` in c, with ``alpha = 1 + a k (b1 + phi0 r)``.
+        """
+        samples, psi, e, phi0, k = self.samples, self.psi, self.e, self.phi0, self.k
+        (m2, m3, m4), (b1, *_) = samples.powers, self.traces
+        product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * psi.cross
+        alpha_square = b1**2 * m2 + 2 * b1 * phi0 * m3 + phi0**2 * m4
+        last = product * k**2 * alpha_square + cross * k * (b1 * m3 + phi0 * m4)
+        last += e**4 * phi0**2 * psi.square_square * m4 + 4 * e**2 * k**2 * phi0 * m2**2 * psi.square
+        variance = phi0 * np.array([product * m2, 2 * product * k * (b1 * m2 + phi0 * m3) + cross * m3, last])
+        # Pairs of samples.
+        variance[2] += 2 * (e**2 * phi0 * m2 * psi.square) ** 2
+        v2, v3 = samples.squares_along, samples.cubes_along
+        with_product, with_square = 2 * e**2 * phi0 * psi.with_product, e**3 * phi0**2 * psi.with_square
+        joint = [0.0, with_product * v2, with_product * k * (b1 * v2 + phi0 * v3) + with_square * v3]
+        return np.array(joint), variance

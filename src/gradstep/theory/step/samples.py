@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, moments
-from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, residual_law
+from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, noise_nodes, residual_law
 
 __all__ = ["StepSamples", "step_samples"]
 
@@ -232,6 +232,9 @@ def step_samples(
     NotConverged
         If the teacher varies too fast to be resolved.
     """
-    law = residual_law(teacher, offset, noise_variance)
+    known = moments(teacher)
+    square = known.second_moment - 2 * known.mean * offset + offset**2 + noise_variance
+    nodes = noise_nodes(noise_variance / square if square > 0 else 1.0, ratio)
+    law = residual_law(teacher, offset, noise_variance, nodes)
     from_noise = law.residual - (np.asarray(teacher(law.projection)) - offset)
-    return StepSamples(law, ratio, moments(teacher).linear, from_noise, noise_variance, own)
+    return StepSamples(law, ratio, known.linear, from_noise, noise_variance, own)

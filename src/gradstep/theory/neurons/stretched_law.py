@@ -295,7 +295,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         points, law, (x, _, _) = self.at(z), self.samples.law, self._directions
         (left, _), count, m, r = self._sampled(points), len(x), points.gain, law.residual
-        powers = np.stack([r, r**2, r**3])
+        powers = law.powers[1:4]
         with_samples, with_directions = law.weight * r * powers, (law.weight * powers)[:, None] * x
         weights = self._powers(np.concatenate([with_samples, with_directions.reshape(3 * count, -1)]))
         of_powers = np.moveaxis(_left(self._parts(m), _sums(points.determinant, weights[:, :2])), 1, 0)

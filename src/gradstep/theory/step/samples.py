@@ -82,6 +82,12 @@ class StepSamples:
         return self.weighted(self.law.relative_squares)
 
     @cached_property
+    def squares_by_residual(self) -> tuple[Array, float]:
+        """Diagonal of ``S`` in the eigenbasis of ``B`` (`WeightedSamples.diagonal`), and mean square of its rest."""
+        squares = self.law.relative_squares
+        return self.by_residual.diagonal(squares), self.by_residual.off_diagonal(squares)
+
+    @cached_property
     def norm(self) -> float:
         """``|g|``."""
         return math.sqrt(self.linear**2 + self.own_square + self.ratio * self.law.square)
@@ -157,12 +163,12 @@ class StepSamples:
     @cached_property
     def cubes_along(self) -> float:
         """``E[r^3 <x, v>]``."""
-        return self.mean(self.residual**3 * self.along)
+        return self.mean(self.law.powers[3] * self.along)
 
     @cached_property
     def powers(self) -> tuple[float, float, float]:
         """``E r^2``, ``E r^3`` and ``E r^4``."""
-        two, three, four = (self.mean(self.residual**power) for power in (2, 3, 4))
+        two, three, four = (self.mean(power) for power in self.law.powers[2:])
         return two, three, four
 
     @cached_property
@@ -178,7 +184,7 @@ class StepSamples:
     def squares_off(self) -> float:
         """``|h|^2 - <h, v>^2``."""
         to_output = self.own_square * self._squares_to_output**2
-        square = self._squares_to_teacher**2 + to_output + self.ratio * self.mean(self.residual**4)
+        square = self._squares_to_teacher**2 + to_output + self.ratio * self.mean(self.law.powers[4])
         return max(square - self.squares_along**2, 0.0)
 
     @cached_property
@@ -205,7 +211,7 @@ class StepSamples:
         r, phi0 = self.residual, self.ratio
         by_sample = self.mean(r * self.along * (self._squares_to_teacher * self.law.projection + phi0 * r**2))
         by_output = self.own_square * self._squares_to_output * self._with_output
-        by_rest = self.mean(r) * phi0 * self.mean(r**3) / self.norm if self.norm > 0 else 0.0
+        by_rest = self.mean(r) * phi0 * self.mean(self.law.powers[3]) / self.norm if self.norm > 0 else 0.0
         return by_sample + by_output + by_rest
 
 

@@ -286,10 +286,10 @@ class WeightedSamples:
         products, crossed = self._products_in(frame)
         r, count, scale = self.law.residual, len(frame) - 1, math.sqrt(self.ratio / self.law.square)
         x = (self.law.projection[None] if self.output is None else np.stack([self.law.projection, self.output]))[:count]
-        powers = self.law.weight * np.stack([r, r**2, r**3])
+        powers = self.law.weight * self.law.powers[1:4]
         # Along the directions that residuals depend on, and along the random gradient.
         known, own = x @ powers.T, powers * r
-        weights = [products.reshape(count**2, -1), *(crossed * r**power for power in range(3)), own]
+        weights = [products.reshape(count**2, -1), *(crossed * power for power in self.law.powers[:3]), own]
         omega = self.ratio * self.weight
         part, _ = _sums(m, omega, _powers(omega, np.concatenate(weights).T))
         resolvent = np.linalg.inv(part[:, : count**2].reshape(-1, count, count) - z[:, None, None] * np.eye(count))

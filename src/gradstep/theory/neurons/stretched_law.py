@@ -40,7 +40,8 @@ _LEAST = 1e-60
 _BASIS = np.array([[[1, 0], [0, 0]], [[0, 1], [1, 0]], [[0, 0], [0, 1]]], dtype=np.float64)
 #: The first block, where z is.
 _FIRST = _BASIS[0]
-#: Where a symmetric matrix has its three numbers.
+#: Signs of the entries of an adjugate, and where a symmetric matrix has its three numbers.
+_ADJUGATE = np.array([[1, -1], [-1, 1]])
 _ROWS, _COLUMNS = np.triu_indices(2)
 
 
@@ -161,11 +162,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         parts *= np.reciprocal(size, out=size)
         return np.asarray(parts)
 
-    def _parts(self, gain: Complex) -> Complex:
-        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``, shape (2, points, 2, 2)."""
+    def _parts(self, gain: Complex) -> tuple[Array, Complex]:
+        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``: one matrix, and one for each M."""
         one, two = self._own
-        adjugate = gain[:, ::-1, ::-1] * np.array([[1, -1], [-1, 1]])
-        return np.stack([np.broadcast_to(one, gain.shape), two - self.root**2 * adjugate])
+        return one, two - self.root**2 * gain[:, ::-1, ::-1] * _ADJUGATE
 
     def _powers(self, weights: Array) -> Array:
         """Return weights at the nodes times the powers 1 to 4 of r, shape (weights, 4, nodes)."""
@@ -468,31 +468,34 @@ def _sums(values: Array, weights: Array) -> Complex:
     return np.asarray(real + 1j * imaginary)
 
 
-def _left(parts: Complex, sums: Complex) -> Complex:
+def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
     """Return means of ``m (1 + M m)^-1``, what is left of a sample next to itself, shape (points, weights, 2, 2).
 
     Parameters
     ----------
-    parts : ndarray, shape (2, points, 2, 2)
+    parts : tuple of ndarray, shapes (2, 2) and (points, 2, 2)
         Coefficients of r and r^2 in it, times the determinant.
     sums : ndarray, shape (points, weights, 2)
         Means of the two over the determinant.
     """
-    return np.asarray(np.einsum("zwp,pzij->zwij", sums, parts))
+    one, two = parts
+    first, second = (sums[..., power, None, None] for power in range(2))
+    return np.asarray(first * one + second * two[:, None])
 
 
-def _d_left(parts: Complex, sums: Complex, change: NDArray[Any]) -> Complex:
+def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -> Complex:
     """Return the change of `_left` with a change of M, shape (points, ..., 2, 2).
 
     Parameters
     ----------
-    parts : ndarray, shape (2, points, 2, 2)
+    parts : tuple of ndarray
+        As in `_left`.
     sums : ndarray, shape (points, ..., 3)
         Means of r^2, r^3 and r^4 over the square of the determinant.
     change : ndarray, shape (..., 2, 2)
     """
-    one, two = parts.reshape(2, parts.shape[1], *(1,) * (sums.ndim - 2), 2, 2)
-    lowest, middle, highest = np.moveaxis(sums, -1, 0)[..., None, None]
+    one, two = parts[0], parts[1].reshape(len(sums), *(1,) * (sums.ndim - 2), 2, 2)
+    lowest, middle, highest = (sums[..., power, None, None] for power in range(3))
     crossed = one @ change @ two
     return np.asarray(
         -(lowest * (one @ change @ one) + middle * (crossed + crossed.mT) + highest * (two @ change @ two))

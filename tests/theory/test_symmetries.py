@@ -433,8 +433,9 @@ def test_no_jump_where_one_description_gives_way_to_another(share, changes, low,
 
     edges = list(_edges(lambda size: share(problem(size)), low, high))
     for below, above in edges:
+        # Beside rounding: a step that differs in its last digit moves errors by up to 2e-9, also away from an edge.
         one, other = (gs.predict(problem(size)).test_error for size in (below, above))
-        assert one == pytest.approx(other, rel=1e-10)
+        assert one == pytest.approx(other, rel=1e-8)
         one, other = (gs.predict_spread(problem(size)).test_error for size in (below, above))
         assert one == pytest.approx(other, rel=1e-6)
     # Between the edges the two descriptions differ: without the mean over both there would be a jump.

@@ -1,9 +1,10 @@
 """The law of a sample's residual against moments that are known."""
 
+import numpy as np
 import pytest
 
 from gradstep.gaussian import moments, scalar_function
-from gradstep.theory.step.weighted_samples import residual_law
+from gradstep.theory.step.weighted_samples import WeightedSamples, noise_nodes, residual_law
 
 
 @pytest.mark.parametrize("teacher", ["tanh", "relu", "sin(10*x)", "tanh(20*x)", "tanh(500*x)", "H6", "H12", "cos(3*x)"])
@@ -27,3 +28,23 @@ def test_fourth_moments():
 def test_labels_of_noise_alone():
     law = residual_law(scalar_function("0*x"), 0.0, 0.25)
     assert law.square == pytest.approx(0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize("teacher", ["x", "sin(x)+0.3*x**2", "x**3-2*x"])
+@pytest.mark.parametrize(("deviation", "ratio"), [(0.05, 0.6), (0.1, 0.3), (0.25, 0.05)])
+def test_few_nodes_of_a_small_noise_are_enough(teacher, deviation, ratio):
+    function = scalar_function(teacher)
+    few = noise_nodes(deviation**2 / (deviation**2 + moments(function).second_moment), ratio)
+    assert few < noise_nodes(1.0, ratio)
+    # Where laws are taken for rows of which the step adds up to a hundred times what they had: the squares, and rows
+    # that are stretched by the samples themselves.
+    level, found = np.geomspace(1e-2, 1e3, 6), []
+    for nodes in (few, 60):
+        law = residual_law(function, 0.2, deviation**2, nodes)
+        by_square = WeightedSamples(law, law.relative_squares, ratio).transform(-level * (1 - 0.5j))
+        found.append([by_square, WeightedSamples(law, law.residual, ratio).transform(-1 + 1j * np.sqrt(level))])
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_noise_that_is_not_small_has_as_many_nodes_as_ever():
+    assert noise_nodes(0.01, 1.0) == noise_nodes(0.01, 0.99) == noise_nodes(0.2, 0.1) == 20

@@ -318,13 +318,13 @@ def _parts(
     readout, power = problem.readout, problem.readout.second_moment
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     linear_variance = step.curvature**2 * samples.ratio * samples.law.square
-    weighted, squares, rest = samples.by_residual, samples.law.relative_squares, step.bulk - linear_variance
+    rest = step.bulk - linear_variance
     values, shares = readout_values(readout)
     if problem.activation.parity != "odd":
         part, left_out = _in_mean(readout, step, samples, groups, refine)
         share = 0.0
         if left_out > 0:
-            without = float(shares @ values**4) * rest**2 * weighted.off_diagonal(squares)
+            without = float(shares @ values**4) * rest**2 * samples.squares_by_residual[1]
             share = left_out / (left_out + _DEARER * without)
         yield part._replace(share=1 - share)
     else:
@@ -334,14 +334,14 @@ def _parts(
             stretch = np.array([step.whole_drift])
             yield from _in_samples(samples.by_square, 1 - share, variance, stretch, step, groups, readout, refine)
     if share > 0:
-        k, diagonal = step.curvature, rest * weighted.diagonal(squares)
+        k, diagonal = step.curvature, rest * samples.squares_by_residual[0]
         # The samples' matrix holds the drift by its mean.
         own = step.own_stretch(a, a_square)
         variance = np.stack(
             [own**2 + diagonal[0] * a_square, 2 * k * a * own + diagonal[1] * a_square, (k**2 + diagonal[2]) * a_square]
         )
         stretch = np.array([step.own_drift[0], k])
-        yield from _in_samples(weighted, share, variance, stretch, step, groups, readout, refine)
+        yield from _in_samples(samples.by_residual, share, variance, stretch, step, groups, readout, refine)
 
 
 def _in_mean(

@@ -42,30 +42,34 @@ class Others(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors.
+    """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors, each over its norm.
 
     Attributes
     ----------
-    metric, operator : ndarray, shape (2 poles + 1, 2 poles + 1, vectors, vectors)
+    metric, operator : ndarray, shape (functions, functions)
         The matrices of their products, with nothing and with ``l`` between. The vectors themselves come first, then
         the real and the imaginary parts.
+    crossed : ndarray, shape (functions, others)
+        Their products with other vectors.
+    kept : ndarray, shape (2 poles + 1, vectors)
+        Which of the functions are more than rounding.
     """
 
     metric: Array
     operator: Array
+    crossed: Array
+    kept: NDArray[np.bool_]
 
-    def rows(self, poles: Sequence[int]) -> NDArray[np.intp]:
-        """Return the indices of the functions that some of the poles have."""
-        chosen, count = np.array(poles, dtype=np.intp), len(self.metric) // 2
-        return np.concatenate([np.zeros(1, dtype=np.intp), 1 + chosen, 1 + count + chosen])
-
-    def of(self, poles: Sequence[int]) -> _Span:
-        """Return the part of the span that some of the poles have."""
-        rows = self.rows(poles)
-        return _Span(self.metric[np.ix_(rows, rows)], self.operator[np.ix_(rows, rows)])
+    def of(self, poles: Sequence[int]) -> tuple[Array, Array, Array]:
+        """Return the three matrices of the functions that some of the poles have."""
+        blocks, size = self.kept.shape
+        rows = np.array([0, *(1 + pole for pole in poles), *(1 + blocks // 2 + pole for pole in poles)])
+        chosen = (rows[:, None] * size + np.arange(size))[self.kept[rows]]
+        return self.metric[chosen[:, None], chosen], self.operator[chosen[:, None], chosen], self.crossed[chosen]
 
 
-def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _Span:
+def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array, others: Array) -> _Span:
+    """Return the span; `others` are the products of other vectors with it, shape (2 poles + 1, vectors, others)."""
     count, size = len(poles), len(mean)
     apart = poles[None, :] - poles[:, None] + np.eye(count)
     plain = (transform[None, :] - transform[:, None]) / apart[..., None, None]
@@ -88,29 +92,25 @@ def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _S
     times[:, real] = gram[:, :1] + x * gram[:, real] - y * gram[:, imaginary]
     times[:, imaginary] = y * gram[:, real] + x * gram[:, imaginary]
     times[0, 0], times[1:, 0] = mean, times[0, 1:]
-    return _Span(gram, times)
-
-
-def _scaled(span: _Span, others: Array) -> tuple[Array, Array, Array]:
-    """Return the matrices of a span's functions, each over its norm, and their products with other vectors."""
-    size, count = span.metric.shape[-1], len(span.metric) // 2
-    metric, operator = (np.swapaxes(m, 1, 2).reshape(len(m) * size, -1) for m in span)
+    metric, operator = (np.swapaxes(m, 1, 2).reshape(len(m) * size, -1) for m in (gram, times))
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric)
     kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
-    scale = 1 / np.sqrt(square[kept])
-    units, chosen = np.outer(scale, scale), np.ix_(kept, kept)
-    crossed = scale[:, None] * others.reshape(len(kept), others.shape[-1])[kept]
-    return metric[chosen] * units, operator[chosen] * units, crossed
+    scale = 1 / np.sqrt(np.where(kept, square, 1.0))[:, None]
+    units = scale * scale.T
+    return _Span(metric * units, operator * units, scale * others.reshape(len(kept), -1), kept.reshape(-1, size))
 
 
-def _ritz(span: _Span, others: Array) -> tuple[Array, Array]:
+def _ritz(metric: Array, operator: Array, crossed: Array, size: int) -> tuple[Array, Array]:
     """Return the nodes and overlaps of the rule of a span, and after these the components of other vectors.
 
-    `others` are the products of these with the functions of the span, shape (2 poles + 1, vectors, others).
+    Parameters
+    ----------
+    metric, operator, crossed : ndarray
+        Of some functions of a `_Span`, the vectors first.
+    size : int
+        Number of the vectors.
     """
-    size = span.metric.shape[-1]
-    metric, operator, crossed = _scaled(span, others)
     spread, vectors = np.linalg.eigh(metric)
     kept = spread > _RANK * spread[-1]
     basis = vectors[:, kept] / np.sqrt(spread[kept])
@@ -142,7 +142,8 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    return _ritz(_span(poles, transform, slope, mean), np.zeros((2 * len(poles) + 1, len(mean), 0)))
+    nothing = np.zeros((2 * len(poles) + 1, len(mean), 0))
+    return _ritz(*_span(poles, transform, slope, mean, nothing).of(range(len(poles))), len(mean))
 
 
 def sparse_rule(
@@ -181,13 +182,14 @@ def sparse_rule(
     """
     along = np.diagonal(transform.imag, axis1=1, axis2=2)
     weight = importance[:, None, None] / np.sqrt(along[:, :, None] * along[:, None, :])
-    span, poles, size = _span(points, transform, slope, mean), list[int](), len(mean)
+    poles, size = list[int](), len(mean)
     crossed = np.zeros((2 * len(points) + 1, size, 0))
     if others is not None:
         crossed = np.concatenate([others.plain[None], others.resolved.real, others.resolved.imag])
+    span = _span(points, transform, slope, mean, crossed)
     found: list[tuple[float, Array, Array]] = []
     while True:
-        nodes, overlap = _ritz(span.of(poles), crossed[span.rows(poles)])
+        nodes, overlap = _ritz(*span.of(poles), size)
         own = overlap[:, :size]
         products = (own[:, :, None] * own[:, None, :]).reshape(len(nodes), -1)
         known = (1 / (nodes - points[:, None])) @ products

@@ -179,17 +179,17 @@ def law_rules(
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
     diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
     if several and not isinstance(law, CorrelatedLaw) and law.stretched:
-        least, away = 10.0**lowest * law.mean, 1 + width * 1j
-        plain, *products = (of.imag for of in law.products(np.maximum(nodes, least) * away))
+        # The equations are solved at both kinds of nodes at once.
+        away = np.maximum(np.concatenate([nodes, special]), 10.0**lowest * law.mean) * (1 + width * 1j)
+        plain, *products = (of.imag[: len(nodes)] for of in law.products(away))
         diagonals = np.stack(products) / plain
         # Their means over all directions are known.
         diagonals += (law.product_means - diagonals @ share)[:, None]
-        points = np.maximum(special, least) * away
         if isinstance(law, DampedLaw):
-            plain, *products = (of.imag for of in law.products_in_plane(points))
+            plain, *products = (of.imag[len(nodes) :] for of in law.products_in_plane(away))
         else:
             # In the plane of the two vectors.
-            plane = law.products_between(points, frame[:, :2])
+            plane = (of[len(nodes) :] for of in law.products_between(away, frame[:, :2]))
             plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in plane)
         special_diagonals = np.stack(products) / plain
     return RowRules(nodes, share, special, overlap, diagonals, special_diagonals, components)

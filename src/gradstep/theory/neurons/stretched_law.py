@@ -40,6 +40,9 @@ _LEAST = 1e-60
 _BASIS = np.array([[[1, 0], [0, 0]], [[0, 1], [1, 0]], [[0, 0], [0, 1]]], dtype=np.float64)
 #: The first block, where z is.
 _FIRST = _BASIS[0]
+#: Signs of the entries of an adjugate, and where a symmetric matrix has its three numbers.
+_ADJUGATE = np.array([[1, -1], [-1, 1]])
+_ROWS, _COLUMNS = np.triu_indices(2)
 
 
 class StretchedPoints(NamedTuple):
@@ -139,7 +142,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         d_inverse = turned - c[:, None, None] ** 2 * (inverse @ d_weight[:, None] @ inverse)
         return StretchedPoints(inverse, d_inverse, gain, d_gain, determinant, weight, d_weight)
 
-    @property
+    @cached_property
     def _own(self) -> Array:
         """The matrices of which a sample adds r and r^2 times to H, shape (2, 2, 2)."""
         one = np.array([[2 * self.linear, self.root], [self.root, 0.0]])
@@ -147,23 +150,26 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     def _determinant(self, gain: Complex) -> Array:
         """Return the real and the imaginary part of ``1 / det(1 + M m)``, shape (2, points, nodes)."""
-        r, (one, two) = self.samples.law.residual, self._own
-        first = np.einsum("zij,ij->z", gain, one)
-        second = np.einsum("zij,ij->z", gain, two) - self.root**2 * np.linalg.det(gain)
-        parts = [(f[:, None] + s[:, None] * r) * r for f, s in ((first.real, second.real), (first.imag, second.imag))]
-        parts[0] += 1
-        return np.asarray(np.stack([parts[0], -parts[1]]) / (parts[0] ** 2 + parts[1] ** 2))
+        (one, two), (own, across, last) = self._own, gain[:, _ROWS, _COLUMNS].T
+        # A polynomial of the residual.
+        first = one[0, 0] * own + 2 * one[0, 1] * across
+        second = two[0, 0] * own - self.root**2 * (own * last - across * across)
+        coefficients = np.stack([np.ones_like(own), first, second], axis=1)
+        # Of the complex conjugate, which is the reciprocal times the squared size.
+        parts = np.stack([coefficients.real, -coefficients.imag]) @ self.samples.law.powers[:3]
+        size = np.square(parts[0])
+        size += np.square(parts[1])
+        parts *= np.reciprocal(size, out=size)
+        return np.asarray(parts)
 
-    def _parts(self, gain: Complex) -> Complex:
-        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``, shape (2, points, 2, 2)."""
+    def _parts(self, gain: Complex) -> tuple[Array, Complex]:
+        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``: one matrix, and one for each M."""
         one, two = self._own
-        adjugate = gain[:, ::-1, ::-1] * np.array([[1, -1], [-1, 1]])
-        return np.stack([np.broadcast_to(one, gain.shape), two - self.root**2 * adjugate])
+        return one, two - self.root**2 * gain[:, ::-1, ::-1] * _ADJUGATE
 
     def _powers(self, weights: Array) -> Array:
         """Return weights at the nodes times the powers 1 to 4 of r, shape (weights, 4, nodes)."""
-        r = self.samples.law.residual
-        return weights[:, None] * np.stack([r, r**2, r**3, r**4])
+        return np.asarray(weights[:, None] * self.samples.law.powers[1:])
 
     def _inverse(self, z: Complex, weight: NDArray[Any]) -> Complex:
         """Return ``G(c)``, shape (points, classes, 2, 2)."""
@@ -289,7 +295,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         points, law, (x, _, _) = self.at(z), self.samples.law, self._directions
         (left, _), count, m, r = self._sampled(points), len(x), points.gain, law.residual
-        powers = np.stack([r, r**2, r**3])
+        powers = law.powers[1:4]
         with_samples, with_directions = law.weight * r * powers, (law.weight * powers)[:, None] * x
         weights = self._powers(np.concatenate([with_samples, with_directions.reshape(3 * count, -1)]))
         of_powers = np.moveaxis(_left(self._parts(m), _sums(points.determinant, weights[:, :2])), 1, 0)
@@ -437,7 +443,11 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 def _square(parts: Array) -> Array:
     """Return the real and imaginary parts of squares of numbers given by theirs."""
     real, imaginary = parts
-    return np.stack([real**2 - imaginary**2, 2 * real * imaginary])
+    found = np.empty_like(parts)
+    np.multiply(real + imaginary, real - imaginary, out=found[0])
+    np.multiply(real, imaginary, out=found[1])
+    found[1] *= 2
+    return found
 
 
 def _sums(values: Array, weights: Array) -> Complex:
@@ -458,31 +468,34 @@ def _sums(values: Array, weights: Array) -> Complex:
     return np.asarray(real + 1j * imaginary)
 
 
-def _left(parts: Complex, sums: Complex) -> Complex:
+def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
     """Return means of ``m (1 + M m)^-1``, what is left of a sample next to itself, shape (points, weights, 2, 2).
 
     Parameters
     ----------
-    parts : ndarray, shape (2, points, 2, 2)
+    parts : tuple of ndarray, shapes (2, 2) and (points, 2, 2)
         Coefficients of r and r^2 in it, times the determinant.
     sums : ndarray, shape (points, weights, 2)
         Means of the two over the determinant.
     """
-    return np.asarray(np.einsum("zwp,pzij->zwij", sums, parts))
+    one, two = parts
+    first, second = (sums[..., power, None, None] for power in range(2))
+    return np.asarray(first * one + second * two[:, None])
 
 
-def _d_left(parts: Complex, sums: Complex, change: NDArray[Any]) -> Complex:
+def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -> Complex:
     """Return the change of `_left` with a change of M, shape (points, ..., 2, 2).
 
     Parameters
     ----------
-    parts : ndarray, shape (2, points, 2, 2)
+    parts : tuple of ndarray
+        As in `_left`.
     sums : ndarray, shape (points, ..., 3)
         Means of r^2, r^3 and r^4 over the square of the determinant.
     change : ndarray, shape (..., 2, 2)
     """
-    one, two = parts.reshape(2, parts.shape[1], *(1,) * (sums.ndim - 2), 2, 2)
-    lowest, middle, highest = np.moveaxis(sums, -1, 0)[..., None, None]
+    one, two = parts[0], parts[1].reshape(len(sums), *(1,) * (sums.ndim - 2), 2, 2)
+    lowest, middle, highest = (sums[..., power, None, None] for power in range(3))
     crossed = one @ change @ two
     return np.asarray(
         -(lowest * (one @ change @ one) + middle * (crossed + crossed.mT) + highest * (two @ change @ two))
@@ -513,6 +526,5 @@ def _solved(bend: Complex, gap: Complex) -> Complex:
         What the map makes of each matrix of `_BASIS`.
     gap : ndarray, shape (points, 2, 2)
     """
-    rows, columns = np.triu_indices(2)
-    parts = np.linalg.solve(bend[..., rows, columns].mT, gap[..., rows, columns, None])[..., 0]
+    parts = np.linalg.solve(bend[..., _ROWS, _COLUMNS].mT, gap[..., _ROWS, _COLUMNS, None])[..., 0]
     return np.asarray(np.einsum("zk,kij->zij", parts, _BASIS))

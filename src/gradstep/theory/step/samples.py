@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, moments
-from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, residual_law
+from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, noise_nodes, residual_law
 
 __all__ = ["StepSamples", "step_samples"]
 
@@ -80,6 +80,12 @@ class StepSamples:
     def by_square(self) -> WeightedSamples:
         """The matrix ``S`` of the samples weighted by the squares of these, over their mean."""
         return self.weighted(self.law.relative_squares)
+
+    @cached_property
+    def squares_by_residual(self) -> tuple[Array, float]:
+        """Diagonal of ``S`` in the eigenbasis of ``B`` (`WeightedSamples.diagonal`), and mean square of its rest."""
+        squares = self.law.relative_squares
+        return self.by_residual.diagonal(squares), self.by_residual.off_diagonal(squares)
 
     @cached_property
     def norm(self) -> float:
@@ -157,12 +163,12 @@ class StepSamples:
     @cached_property
     def cubes_along(self) -> float:
         """``E[r^3 <x, v>]``."""
-        return self.mean(self.residual**3 * self.along)
+        return self.mean(self.law.powers[3] * self.along)
 
     @cached_property
     def powers(self) -> tuple[float, float, float]:
         """``E r^2``, ``E r^3`` and ``E r^4``."""
-        two, three, four = (self.mean(self.residual**power) for power in (2, 3, 4))
+        two, three, four = (self.mean(power) for power in self.law.powers[2:])
         return two, three, four
 
     @cached_property
@@ -178,7 +184,7 @@ class StepSamples:
     def squares_off(self) -> float:
         """``|h|^2 - <h, v>^2``."""
         to_output = self.own_square * self._squares_to_output**2
-        square = self._squares_to_teacher**2 + to_output + self.ratio * self.mean(self.residual**4)
+        square = self._squares_to_teacher**2 + to_output + self.ratio * self.mean(self.law.powers[4])
         return max(square - self.squares_along**2, 0.0)
 
     @cached_property
@@ -205,7 +211,7 @@ class StepSamples:
         r, phi0 = self.residual, self.ratio
         by_sample = self.mean(r * self.along * (self._squares_to_teacher * self.law.projection + phi0 * r**2))
         by_output = self.own_square * self._squares_to_output * self._with_output
-        by_rest = self.mean(r) * phi0 * self.mean(r**3) / self.norm if self.norm > 0 else 0.0
+        by_rest = self.mean(r) * phi0 * self.mean(self.law.powers[3]) / self.norm if self.norm > 0 else 0.0
         return by_sample + by_output + by_rest
 
 
@@ -232,6 +238,9 @@ def step_samples(
     NotConverged
         If the teacher varies too fast to be resolved.
     """
-    law = residual_law(teacher, offset, noise_variance)
+    known = moments(teacher)
+    square = known.second_moment - 2 * known.mean * offset + offset**2 + noise_variance
+    nodes = noise_nodes(noise_variance / square if square > 0 else 1.0, ratio)
+    law = residual_law(teacher, offset, noise_variance, nodes)
     from_noise = law.residual - (np.asarray(teacher(law.projection)) - offset)
-    return StepSamples(law, ratio, moments(teacher).linear, from_noise, noise_variance, own)
+    return StepSamples(law, ratio, known.linear, from_noise, noise_variance, own)

@@ -33,7 +33,15 @@ from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_rule
 from gradstep.gaussian.panels import resolved_panels
 from gradstep.resolution import NOTHING
 
-__all__ = ["LargestResidual", "Residual", "WeightedSamples", "directions_frame", "largest_residual", "residual_law"]
+__all__ = [
+    "LargestResidual",
+    "Residual",
+    "WeightedSamples",
+    "directions_frame",
+    "largest_residual",
+    "noise_nodes",
+    "residual_law",
+]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -45,6 +53,8 @@ _PANEL, _CLOSE = 2.0, 1e-5
 #: Standard deviations of a projection that are covered; nodes that weigh less than the smallest are left out, unless
 #: the teacher is so large there.
 _RANGE, _LEAST_WEIGHT = 12.0, 1e-13
+#: Nodes of the noise, those of noise that is small, and up to where it is: errors then change by less than 1e-9.
+_NODES, _FEW_NODES, _SMALL = 20, 8, 0.15
 #: Points of the grid on which the largest of many residuals is looked for.
 _GRID = 6001
 
@@ -77,6 +87,13 @@ class Residual:
         """``r^2 / E r^2``, shape (nodes,)."""
         return np.asarray(self.residual**2 / self.square)
 
+    @cached_property
+    def powers(self) -> Array:
+        """The powers 0 to 4 of the residual, shape (5, nodes)."""
+        # By products: the general power of NumPy takes fifty times as long.
+        square = self.residual * self.residual
+        return np.stack([np.ones_like(square), self.residual, square, square * self.residual, square * square])
+
 
 @lru_cache(maxsize=128)
 def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
@@ -94,13 +111,15 @@ def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(maxsize=128)
-def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) -> Residual:
+def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float, nodes: int = _NODES) -> Residual:
     """Return the law of ``(u, f*(u) - offset + noise)``.
 
     Parameters
     ----------
     teacher : ScalarFunction
     offset, noise_variance : float
+    nodes : int, optional
+        Of the noise, see `noise_nodes`.
 
     Returns
     -------
@@ -114,12 +133,29 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) 
     u, weight, labels = _resolved(teacher)
     residual = labels - offset
     if noise_variance > 0:
-        z, z_weight = hermite_rule(20)
+        z, z_weight = hermite_rule(nodes)
         residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
         u, weight = np.repeat(u, len(z)), (weight[:, None] * z_weight).ravel()
     fourth = weight * residual**4
     kept = weight + fourth / max(fourth.sum(), NOTHING) > _LEAST_WEIGHT
     return Residual(u[kept], residual[kept], weight[kept] / weight[kept].sum())
+
+
+def noise_nodes(share: float, ratio: float) -> int:
+    """Return how many nodes of the noise the laws of isotropic samples need.
+
+    They average ``1 / (1 + phi0 omega m)``, with its pole at a distance of about ``(1 - phi0^1/2) / phi0^1/2`` times
+    the size of a residual, and their own edge is as far from zero. Noise that is small beside both needs few nodes.
+
+    Parameters
+    ----------
+    share : float
+        Variance of the noise over the mean square of the residual.
+    ratio : float
+        ``phi0 = d / n_step``.
+    """
+    small = ratio < 1 and share * (1 + 2 * ratio / (1 - math.sqrt(ratio)) ** 2) <= _SMALL
+    return _FEW_NODES if small else _NODES
 
 
 @dataclass(frozen=True)
@@ -250,10 +286,10 @@ class WeightedSamples:
         products, crossed = self._products_in(frame)
         r, count, scale = self.law.residual, len(frame) - 1, math.sqrt(self.ratio / self.law.square)
         x = (self.law.projection[None] if self.output is None else np.stack([self.law.projection, self.output]))[:count]
-        powers = self.law.weight * np.stack([r, r**2, r**3])
+        powers = self.law.weight * self.law.powers[1:4]
         # Along the directions that residuals depend on, and along the random gradient.
         known, own = x @ powers.T, powers * r
-        weights = [products.reshape(count**2, -1), *(crossed * r**power for power in range(3)), own]
+        weights = [products.reshape(count**2, -1), *(crossed * power for power in self.law.powers[:3]), own]
         omega = self.ratio * self.weight
         part, _ = _sums(m, omega, _powers(omega, np.concatenate(weights).T))
         resolvent = np.linalg.inv(part[:, : count**2].reshape(-1, count, count) - z[:, None, None] * np.eye(count))

@@ -3,17 +3,15 @@
 Given the samples of the step, the test error is the derivative of the minimal loss with respect to a weight of the
 population in the objective. The training error is the loss less ``ridge`` times its derivative with respect to the
 penalty. Both follow from the envelope theorem. The variances of the errors are therefore derivatives of the covariance
-of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). The samples of the step contribute through the
-alignment, the spike and the bulk, which depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``, and
-``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
-length, its overlap with the teacher, and the average of ``r <b, x>``. This project.
+of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). How the step itself differs between draws is
+`gradstep.theory.step.drawn_steps`. This project.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +19,6 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem, link_of
-from gradstep.resolution import NOTHING
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
@@ -29,10 +26,8 @@ from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
-from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.direction_draws import DirectionDraws, direction_draws
-from gradstep.theory.step.own_output import MeanRow, output_constants
+from gradstep.theory.step.drawn_steps import drawn_steps
+from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.threads import one_thread
 
@@ -49,8 +44,6 @@ _ROUNDING = 1e-9
 _WIDEST = 2.0
 #: An error below, in units of the labels' mean square, is rounding.
 _VANISHING = 1e-6
-#: Highest degree of the polynomials of the eigenvalues by which the gradient of a draw differs from the mean one.
-_DEGREE = 4
 #: Largest relative distance of the loss's difference quotients from the test error and the readout's norm.
 _TOLERANCE = 0.02
 
@@ -99,14 +92,15 @@ def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
-    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions.
+    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions, or two dozen for a
+    step on correlated inputs.
 
     Docs, "Spread", equation (D2).
 
     Parameters
     ----------
     problem : Problem
-        With finite sizes.
+        With finite sizes; a damped step in isotropic inputs only.
 
     Returns
     -------
@@ -115,8 +109,8 @@ def predict_spread(problem: Problem) -> Spread:
     Raises
     ------
     InvalidInput
-        In the proportional limit, where nothing fluctuates; for labels that are all zero; for an initial output that
-        diverges with the width.
+        In the proportional limit, where nothing fluctuates; after a damped step on correlated inputs; for labels that
+        are all zero; for an initial output that diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
         derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself or
@@ -133,6 +127,11 @@ def predict_spread(problem: Problem) -> Spread:
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
+    if problem.eta.coefficient != 0 and problem.is_damped and problem.inputs is not None:
+        allowed = (
+            "inf, the plain step, for correlated inputs: how a damped step differs between draws there is not known"
+        )
+        raise InvalidInput("damping", problem.damping, allowed)
     check_labels(problem)
     shares, given = zip(
         *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True
@@ -236,222 +235,8 @@ def _shifted_errors(problem: Problem, network: SteppedNetwork) -> Iterator[tuple
     sizes, resolve = network.sizes, network.resolve
     if network.gradient_step.spike == 0:
         return
-    correlated = network.gradient_step.correlated
-    if correlated is None:
-        pairs = _Numbers.of(problem, network).steps()
-    elif isinstance(correlated, DampedSamples):
-        pairs = _DampedNumbers.of(problem, network, correlated).steps()
-    else:
-        pairs = _turned_steps(problem, network, correlated)
-    for pair in pairs:
+    for pair in drawn_steps(problem, network.gradient_step, sizes, along_common=network.along_common):
         tables = [tables_of(problem, step, sizes, resolve=resolve) for step in pair]
         ridge = np.array([sizes.ridge])
         up, down = (_solve(problem, step, table, ridge) for step, table in zip(pair, tables, strict=True))
         yield _errors(up), _errors(down)
-
-
-def _axes(covariance: Array) -> Iterator[Array]:
-    """Yield a standard deviation along each principal axis along which there is any."""
-    scale, axes = np.linalg.eigh(covariance)
-    yield from (axis for axis in (axes * np.sqrt(np.maximum(scale, 0.0))).T if axis.any())
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """Random numbers of the step, and what it is without their fluctuations.
-
-    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r`` and ``E r t`` over the samples, the relative
-    ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
-
-    Attributes
-    ----------
-    step : StepStatistics
-        The step itself, its spike along the gradient.
-    covariance : ndarray, shape (7, 7)
-    linear, square : float
-        ``E r u`` and ``E r^2``.
-    sampled : float
-        ``d / n_step``.
-    row : MeanRow
-        The mean row of the network, for an initial output of order one only.
-    """
-
-    step: StepStatistics
-    covariance: Array
-    linear: float
-    square: float
-    sampled: float
-    row: MeanRow
-
-    @classmethod
-    def of(cls, problem: Problem, network: SteppedNetwork) -> _Numbers:
-        step = network.gradient_step
-        d, width, n_step, *_ = sizes_of(problem)
-        activation, readout = moments(problem.activation), problem.readout
-        samples = step.samples
-        assert samples is not None
-        law = samples.law
-        r, u = law.residual, law.projection
-        mean, linear = law.mean(r), law.mean(r * u)
-        order_one = problem.output_scale != "1/N"
-        row = MeanRow.of(problem, step, width, network.along_common)
-        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * samples.output - samples.own])
-        covariance = np.zeros((7, 7))
-        covariance[:4, :4] = (law.weight * values) @ values.T / n_step
-        if order_one:
-            covariance[3, 3] += law.square * samples.output_variance / n_step
-            covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
-        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
-        # vocabulary is fixed, and an output of order one is given.
-        covariance[4, 4] = 2 / (d - 1)
-        if not order_one:
-            covariance[:3, :3] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
-        return cls(step, covariance, linear, law.square, d / n_step, row)
-
-    def steps(self) -> Iterator[tuple[StepStatistics, StepStatistics]]:
-        """Yield the step a standard deviation up and down each principal axis."""
-        yield from ((self.shifted(axis), self.shifted(-axis)) for axis in _axes(self.covariance))
-
-    def shifted(self, change: Array) -> StepStatistics:
-        """Return the step, for independent rows, of numbers that are off by `change`."""
-        by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        row = self.row
-        by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
-        square = max(self.square + by_square, 0.05 * self.square)
-        sampled = math.sqrt(self.sampled * square * max(1 + by_norm, 0.05))
-        taught, output = np.array([self.linear + by_linear, by_own, sampled, 0.0]), row.output
-        if not row.independent:
-            # Rows that hold their own b have its fluctuations like all others of theirs.
-            output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, 0.05)), 0.0, 0.0])
-        step = replace(
-            self.step,
-            bulk=self.step.bulk * square / self.square,
-            drift=self.step.drift + self.step.curvature * by_mean,
-        )
-        return replace(row, taught=taught, output=output).resolved(step).resolved
-
-
-def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:
-    """Return the covariance of numbers that the mean of a Gaussian readout moves, by so much for each unit of output.
-
-    The values of a vocabulary are in exact proportions.
-    """
-    readout = problem.readout
-    mean_square = moments(problem.activation).mean ** 2 * readout.second_moment / width
-    return np.outer(moved, moved) * (mean_square if readout.kind == "gaussian" else 0.0)
-
-
-@dataclass(frozen=True)
-class _DampedNumbers:
-    """The same for a damped step in isotropic inputs, whose direction is ``theta``.
-
-    In the order of `covariance`: ``bt.theta``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt, without what
-    it follows ``E r^2``.
-
-    Attributes
-    ----------
-    step : StepStatistics
-    covariance : ndarray, shape (4, 4)
-    draws : DirectionDraws
-    """
-
-    step: StepStatistics
-    covariance: Array
-    draws: DirectionDraws
-
-    @classmethod
-    def of(cls, problem: Problem, network: SteppedNetwork, samples: DampedSamples) -> _DampedNumbers:
-        d, width, n_step, *_ = sizes_of(problem)
-        draws = direction_draws(samples, n_step)
-        along, _, mean, whole = draws.mean
-        # The mean of Gaussian readouts moves the residuals.
-        moved = np.array([0, -2 * mean, -1, -2 * mean * draws.square_slope])
-        covariance = draws.covariance + _of_mean_readout(problem, width, moved)
-        off, turn = max(whole - along**2, NOTHING), np.eye(4)
-        turn[3] = np.array([-2 * along, -draws.square_slope, 0.0, 1.0]) / off
-        covariance = turn @ covariance @ turn.T
-        # There is one direction less off bt.
-        covariance[3, 3] *= d / (d - 1)
-        return cls(network.gradient_step, covariance, draws)
-
-    def steps(self) -> Iterator[tuple[StepStatistics, StepStatistics]]:
-        """Yield the step a standard deviation up and down each principal axis."""
-        yield from ((self.shifted(axis), self.shifted(-axis)) for axis in _axes(self.covariance))
-
-    def shifted(self, change: Array) -> StepStatistics:
-        """Return the step of numbers that are off by `change`."""
-        by_along, by_square, by_mean, by_norm = change.tolist()
-        along, square, _, whole = self.draws.mean.tolist()
-        by_square = max(by_square, -0.95 * square)
-        off = whole - along**2
-        off = max(off * (1 + by_norm) + self.draws.square_slope * by_square, 0.05 * off)
-        along += by_along
-        norm = math.sqrt(along**2 + off)
-        step = replace(self.step, alignment=along / norm, gradient_norm=norm, spike=self.step.gain * norm)
-        return _scaled(step, 1 + by_square / square, by_mean)
-
-
-def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatistics:
-    """Return the step with another ``E r^2``, over what it was, and ``E r``."""
-    return replace(step, bulk=step.bulk * square, drift=step.drift + step.curvature * by_mean).resolved
-
-
-def _turned_steps(
-    problem: Problem, network: SteppedNetwork, samples: CorrelatedSamples
-) -> Iterator[tuple[StepStatistics, StepStatistics]]:
-    """Yield the step on correlated inputs a standard deviation up and down each of the independent directions.
-
-    Docs, "Spread", equation (D9).
-    """
-    d, width, n_step, *_ = sizes_of(problem)
-    law, known, step = samples.law, samples.spectrum, network.gradient_step
-    r, u, one = law.residual, law.projection, np.ones_like(known.eigenvalue)
-    mean = law.mean(r)
-    values = np.stack([r * u - samples.linear, r**2 - law.square, r - mean])
-    covariance = (law.weight * values) @ values.T / n_step
-    covariance += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
-
-    def moved(by_linear: float, by_square: float, by_mean: float) -> StepStatistics:
-        square = max(1 + by_square / law.square, 0.05)
-        return _scaled(_turned(step, samples, samples.linear + by_linear * one, square * one), square, by_mean)
-
-    for axis in _axes(covariance):
-        yield moved(*axis.tolist()), moved(*(-axis).tolist())
-    scale = math.sqrt(law.square / n_step)
-    for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
-        up, down = (_turned(step, samples, samples.linear + sign * scale * part, one) for sign in (1, -1))
-        yield up.resolved, down.resolved
-    # Of a class in which the teacher lies one direction is bt's.
-    free = np.maximum(known.share - (known.teacher > 0) / d, 0.0)
-    for part in _polynomials(known.eigenvalue, free):
-        change = math.sqrt(2 / d) * free / known.share * part
-        squares = (np.maximum(1 + sign * change, 0.05) for sign in (1, -1))
-        up, down = (_turned(step, samples, samples.linear * one, square) for square in squares)
-        yield up.resolved, down.resolved
-
-
-def _turned(step: StepStatistics, samples: CorrelatedSamples, signal: Array, noise_square: Array) -> StepStatistics:
-    """Return the step with another gradient, see `gradstep.theory.step.correlated_samples.Turn`."""
-    turned = replace(samples, turn=Turn(signal, np.sqrt(noise_square)))
-    _, one, two = step.fluctuations.projection_variance
-    along = turned.form_along(turned.alignment)
-    return replace(
-        step,
-        alignment=turned.alignment,
-        gradient_norm=turned.norm,
-        spike=step.gain * turned.norm,
-        fluctuations=replace(step.fluctuations, projection_variance=(along, one, two)),
-        correlated=turned,
-    )
-
-
-def _polynomials(values: Array, weight: Array) -> Array:
-    """Return polynomials of values that are orthonormal with weights, as far as there are such, (degrees, classes)."""
-    seen = weight > 0
-    x, root = values[seen], np.sqrt(weight[seen])
-    degree = min(_DEGREE, len(x) - 1)
-    centre, size = float(root**2 @ x), float(np.ptp(x)) or 1.0
-    basis, _ = np.linalg.qr(root[:, None] * np.polynomial.legendre.legvander((x - centre) / size, degree))
-    found = np.zeros((degree + 1, len(values)))
-    found[:, seen] = basis.T / root
-    return found

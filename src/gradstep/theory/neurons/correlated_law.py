@@ -203,9 +203,8 @@ class CorrelatedLaw(RowLaw[LawPoints]):
     ) -> tuple[Complex, Complex, Complex]:
         """Return the three matrices of `_blocks` from their last entries."""
         known, signal, zero = self.samples.spectrum, self.samples.turned.signal, np.zeros(len(e_e))
-        (q_0, q_1, q_2), (s_0, s_1, s_2) = (
-            [resolvent @ (known.teacher * known.eigenvalue**k * factor**k) for k in (0, 1, 2)] for factor in (1, signal)
-        )
+        q_0, q_1, q_2 = (resolvent @ (known.teacher * known.eigenvalue**k) for k in (0, 1, 2))
+        s_1, s_2 = (resolvent @ (known.teacher * (known.eigenvalue * signal) ** k) for k in (1, 2))
         beside = resolvent @ (known.teacher * known.eigenvalue**2 * signal)
         among = np.array([[q_0, s_1, zero], [s_1, s_2, zero], [zero, zero, e_e]])
         across = np.array([[q_1, zero], [beside, zero], [zero, e_y]])
@@ -238,7 +237,7 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         r, p, u, omega = law.residual, law.weight, law.projection, law.relative_squares
         signal, noise = self.samples.turned
         c, gain = known.eigenvalue, self._with_noise(points.resolvent, noise)
-        among, across, inner = self._blocks(points)
+        _, across, inner = self._blocks(points)
         coupling = self._coupling(points)
         dressed = np.linalg.inv(np.eye(2) + coupling @ inner) @ coupling
         plain, resolved = np.zeros((3, 5)), np.zeros((len(z), 3, 5), dtype=complex)
@@ -249,7 +248,8 @@ class CorrelatedLaw(RowLaw[LawPoints]):
             sides[:, 1] += points.gain * (points.sampled @ (p * power * omega * u))
             resolved[..., column] = direct - np.matvec(across @ dressed.mT, sides)
             last = self.samples.ratio * float(known.share @ (c**2 * noise)) * law.mean(r * power)
-            plain[:, column] = [along * (known.teacher @ c), along * (known.teacher @ (c**2 * signal)), last]
+            own, beside = float(known.teacher @ c), float(known.teacher @ (c**2 * signal))
+            plain[:, column] = [along * own, along * beside, last]
         return Others(frame.T @ plain, np.asarray(frame.T @ resolved, dtype=complex))
 
     def average(self, frame: Array) -> Array:

@@ -296,7 +296,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         powers = np.stack([r, r**2, r**3])
         with_samples, with_directions = law.weight * r * powers, (law.weight * powers)[:, None] * x
         weights = self._powers(np.concatenate([with_samples, with_directions.reshape(3 * count, -1)]))
-        of_powers = np.moveaxis(_left(self._parts(m), _sums(points.determinant, weights[:, :2])), 1, 0)
+        of_powers = np.moveaxis(_left(self._parts(plain), _sums(points.determinant, weights[:, :2])), 1, 0)
         coupling = self._coupling(points.weight, self._seen)
         dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, self._seen, left)) @ coupling
         _, across = self._blocks(points.inverse, m, m @ left[1 : count + 1])

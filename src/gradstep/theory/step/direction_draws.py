@@ -1,23 +1,22 @@
-r"""How the direction of a step differs between draws of its samples, in isotropic or correlated inputs.
+r"""How the direction of a damped step differs between draws of its samples, in isotropic or correlated inputs.
 
-A step adds the direction ``theta`` to the rows: ``C g``, or ``P g`` if it is damped. Up to a factor ``theta`` is the
-minimum of
+In whitened inputs the step adds ``theta = P g`` to the rows. Over ``1 + delta`` it is the minimum of
 
-    J(s) = (1/n) sum_mu (r_mu - omega.z_mu)^2 + delta omega.C^-1.omega - 2 s_1 bt.omega + s_2 |omega|^2,
+    J(s) = (1/n) sum_mu (r_mu - omega.z_mu)^2 + delta omega.C^-1.omega - 2 s_1 bt.omega + s_2 |omega|^2
 
-whose derivatives in ``s_1`` and ``s_2`` at zero are ``-2 bt.theta`` and ``|theta|^2``. The covariance of two such minima
-therefore has the covariances of both numbers among its derivatives, as that of two fits has those of their errors
-(`gradstep.theory.equivalent.loss_covariance`). The plain step is the limit of a large damping. This project.
+at ``s = 0``, where the derivatives of the minimal value are ``-2 bt.omega`` and ``|omega|^2``. The covariance of two
+minimal values therefore has the covariances of both numbers among its derivatives, as that of two fits has those of
+their errors (`gradstep.theory.equivalent.loss_covariance`). This project.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_samples import DampedSamples
 
 __all__ = ["DirectionDraws", "direction_draws"]
@@ -75,14 +74,14 @@ class _Jet:
         return _Jet(1 / left, self.first / left**2, self.mixed / left**2 + 2 * across / left**3)
 
 
-def direction_draws(samples: CorrelatedSamples | DampedSamples, n_step: float) -> DirectionDraws:
+def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
     """Return the law of the numbers of a step.
 
-    Docs, "Spread", equations (D9) and (D10).
+    Docs, "Spread", equations (D10) and (D11).
 
     Parameters
     ----------
-    samples : CorrelatedSamples or DampedSamples
+    samples : DampedSamples
     n_step : float
         Number of samples, the unit of the covariance.
 
@@ -90,48 +89,72 @@ def direction_draws(samples: CorrelatedSamples | DampedSamples, n_step: float) -
     -------
     DirectionDraws
     """
-    law, teacher, share = samples.law, samples.spectrum.teacher, samples.spectrum.share
-    u, r, linear = law.projection, law.residual, samples.linear
-    kept, left, made = _metric(samples)
-    freedom = samples.ratio * float(share @ kept**2)
-    # What the weight of a sample, and the metric, gain with s_2.
-    gain = samples.ratio * left**2 * float(share @ made**2) / (1 - freedom)
-    bend = gain / left * kept * (1 - kept) - left * made**2
-    along = np.array([teacher @ made, linear * (teacher @ bend)])
-    fitted = linear * float(teacher @ kept)
-    between = np.array([[made @ (teacher * made), linear * (made @ (teacher * bend))], [0.0, 0.0]])
-    between[1] = between[0, 1], linear**2 * float(teacher @ bend**2)
-    with_fit = linear * np.array([teacher @ (kept * made), linear * (teacher @ (kept * bend))])
-
-    weight = _Jet.product(left, np.array([0.0, gain]))
-    of_teacher = _Jet(
-        law.square - 2 * linear * fitted + fitted**2, -(linear - fitted) * along, np.outer(along, along)
-    )
-    beside = linear**2 * float(teacher @ kept**2) - fitted**2
-    whole = _Jet(of_teacher.value + beside, with_fit - linear * along, between)
-    shared = _Jet(
-        freedom,
-        samples.ratio * np.array([0.0, share @ (kept * bend)]),
-        samples.ratio * np.diag([0.0, share @ bend**2]),
-    )
-    gaussian = 2 * (weight * whole * whole * shared.over_one_less()).mixed - 2 * (weight * of_teacher * of_teacher).mixed
-    rest = r - fitted * u
-    by_first, by_second = (np.array([0.0, gain])[:, None] * rest - 2 * left * along[:, None] * u) * rest
-    numbers = np.stack([by_first / -2, r**2, r, by_second])
+    law, teacher, linear = samples.law, samples.spectrum.teacher, samples.linear
+    slopes = _Slopes.of(samples)
+    fitted = linear * float(teacher @ samples.kept)
+    # What a sample adds to the slopes of its own square, and the averages of r^2 and r.
+    rest = law.residual - fitted * law.projection
+    of_square = (slopes.weight[:, None] * rest - 2 * slopes.left * slopes.along[:, None] * law.projection) * rest
+    numbers = np.stack([of_square[0] / -2, law.residual**2, law.residual, of_square[1]])
     numbers -= (numbers @ law.weight)[:, None]
     covariance = (law.weight * numbers) @ numbers.T
     scale = np.array([-0.5, 1.0])
-    covariance[np.ix_([0, 3], [0, 3])] += gaussian * np.outer(scale, scale)
-    direct = linear * float(teacher @ made) * left
-    return DirectionDraws(
-        np.array([direct, law.square, law.mean(r), samples.norm**2]), covariance / n_step, gain
+    covariance[np.ix_([0, 3], [0, 3])] += _of_fits(samples, slopes, fitted) * np.outer(scale, scale)
+    mean = np.array([samples.alignment * samples.norm, law.square, law.mean(law.residual), samples.norm**2])
+    return DirectionDraws(mean, covariance / n_step, float(slopes.weight[1]))
+
+
+class _Slopes(NamedTuple):
+    """What changes with ``s_1`` and ``s_2``, in units in which they change ``theta``.
+
+    Attributes
+    ----------
+    left : float
+        ``m``, the weight of a sample beside all others.
+    weight : ndarray, shape (2,)
+        Slopes of m.
+    along : ndarray, shape (2,)
+        Slopes of ``bt.omega``.
+    fitted : ndarray, shape (2, classes)
+        Those of omega, over bt.
+    kept : ndarray, shape (2, classes)
+        Those of ``k``.
+    """
+
+    left: float
+    weight: Array
+    along: Array
+    fitted: Array
+    kept: Array
+
+    @classmethod
+    def of(cls, samples: DampedSamples) -> _Slopes:
+        kept, left, known = samples.kept, samples.damping / samples.ridge, samples.spectrum
+        # What the step makes of a direction that no sample knows.
+        made = samples.scale * kept / left
+        gain = samples.ratio * left**2 * float(known.share @ made**2) / (1 - samples.freedom)
+        bend = gain / left * kept * (1 - kept) - left * made**2
+        fitted = np.stack([made, samples.linear * bend])
+        return cls(left, np.array([0.0, gain]), fitted @ known.teacher, fitted, np.stack([0 * bend, bend]))
+
+
+def _of_fits(samples: DampedSamples, slopes: _Slopes, fitted: float) -> Array:
+    """Return what the covariance of the slopes of two minima has of their fits, shape (2, 2)."""
+    known, linear, kept = samples.spectrum, samples.linear, samples.kept
+    weight = _Jet.product(slopes.left, slopes.weight)
+    alone = samples.law.square - 2 * linear * fitted + fitted**2
+    along_teacher = _Jet(alone, (fitted - linear) * slopes.along, np.outer(slopes.along, slopes.along))
+    fit = linear * kept
+    whole = _Jet(
+        alone + float(known.teacher @ fit**2) - fitted**2,
+        slopes.fitted @ (known.teacher * fit) - linear * slopes.along,
+        (slopes.fitted * known.teacher) @ slopes.fitted.T,
     )
-
-
-def _metric(samples: CorrelatedSamples | DampedSamples) -> tuple[Array, float, Array]:
-    """Return ``k``, ``m`` and what the step makes of a direction that no sample knows, ``(1 + delta) k / m``."""
-    if isinstance(samples, DampedSamples):
-        left = samples.damping / samples.ridge
-        return samples.kept, left, samples.scale * samples.kept / left
-    c = samples.spectrum.eigenvalue
-    return np.zeros_like(c), 1.0, c
+    shared = _Jet(
+        samples.freedom,
+        samples.ratio * (slopes.kept @ (known.share * kept)),
+        samples.ratio * (slopes.kept * known.share) @ slopes.kept.T,
+    )
+    return (
+        2 * (weight * whole * whole * shared.over_one_less()).mixed - 2 * (weight * along_teacher * along_teacher).mixed
+    )

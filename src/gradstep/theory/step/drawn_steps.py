@@ -39,7 +39,7 @@ _LEAST = 0.05
 #: Weight over the largest that is none.
 _ROUNDING = 1e-12
 #: Highest degree of the polynomials of the eigenvalues by which the gradient of a draw differs from the mean one.
-#: With nine the deviations for a power law, in which leading classes have one direction each, are 1 to 2 per cent larger.
+#: With nine the deviations for a power law, in which leading classes have one direction each, are 1 to 2 % larger.
 _DEGREE = 4
 
 

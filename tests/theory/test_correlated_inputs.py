@@ -11,7 +11,6 @@ from gradstep.gaussian import moments
 from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.damped import damped_direction
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
-from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.statistics import step_statistics
 
 LIMIT = gs.Problem(
@@ -188,7 +187,6 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
         (lambda problem: gs.predict(problem, rows="isotropic"), {}, "rows"),
         (lambda problem: gs.predict(problem, bulk="isotropic"), {}, "bulk"),
         (feature_spectrum, {}, "inputs"),
-        (weight_spectrum, {}, "inputs"),
         (gs.predict, {"inputs": gs.Inputs.spiked([200.0], 120)}, "inputs"),
     ],
 )

@@ -254,7 +254,7 @@ class _Sums(NamedTuple):
 class WeightEquations:
     """The equations, for `gradstep.theory.spectra.stieltjes`.
 
-    Docs, "Spectra", equations (Z6) and (Z6a).
+    Docs, "Spectra", equations (Z6) and (Z8a).
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ class WeightEquations:
     def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
         """Return the resolvent ``R`` between the spike's direction and itself, the teacher's and the gradient's.
 
-        Docs, "Spectra", equations (Z8) and (Z8a).
+        Docs, "Spectra", equations (Z8) and (Z8b).
         """
         sums, (c, share, part, *_) = self._sums(z, state), self.directions
         v, g = spike.direction, spike.gradient

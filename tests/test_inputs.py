@@ -206,9 +206,7 @@ def test_sweeps_keep_the_law() -> None:
 
 
 WITHOUT_THEORY = {
-    "predict_spread": gs.predict_spread,
     "spectrum of features": gs.spectrum,
-    "spectrum of weights": lambda case: gs.spectrum(case, of="weights"),
     "second step": second_step,
     "fresh steps": lambda case: fresh_steps(case, 2),
     "drawn layers of Cui et al.": lambda case: stepped_layer(case, 0),
@@ -222,6 +220,18 @@ def test_what_has_no_theory_for_a_problem_refuses_it(name: str, noise: float) ->
     for change in ({"inputs": "power_law(0.5)"}, {"damping": 0.5}):
         with pytest.raises(gs.InvalidInput, match=rf"^{next(iter(change))}: .*gradstep.simulate"):
             WITHOUT_THEORY[name](problem(readout="constant", noise=noise, **change))
+
+
+def test_the_spread_and_the_spectrum_of_weights_lack_the_theory_of_some_damped_steps() -> None:
+    case = problem(readout="constant", damping=0.5)
+    with pytest.raises(gs.InvalidInput, match=r"^damping: .*gradstep.simulate"):
+        gs.spectrum(case, of="weights")
+    with pytest.raises(gs.InvalidInput, match=r"^damping: .*correlated inputs"):
+        gs.predict_spread(case.replace(inputs="power_law(0.5)"))
+    assert gs.predict_spread(case).test_error > 0
+    plain = problem(readout="constant", inputs="power_law(0.5)")
+    assert gs.predict_spread(plain).test_error > 0
+    assert gs.spectrum(plain, of="weights").bulk.edge > 1
 
 
 WITH_THEORY = {

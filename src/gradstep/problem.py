@@ -967,7 +967,7 @@ def check_isotropic(problem: Problem) -> None:
 def check_plain_step(problem: Problem) -> None:
     """Refuse a damped step in everything that has no answer for it."""
     if problem.is_damped:
-        answers = "gradstep.predict answers for others of odd activations, gradstep.simulate and Network for all"
+        answers = "gradstep.predict, gradstep.simulate and Network answer for others"
         allowed = f"inf, the plain step: {answers}"
         raise InvalidInput("damping", problem.damping, allowed)
 

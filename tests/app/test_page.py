@@ -368,10 +368,11 @@ def test_correlated_inputs_and_damping(watched):
     assert f"Effective dimension {law.effective_dimension:.2g} d" in page.inner_text("#eigenvalues").replace(
         "\u00a0", " "
     )
-    # The bound and the spectrum are known for isotropic inputs.
+    # The bound and the spectrum of the features are known for isotropic inputs.
     assert "kernel bound" not in page.inner_text("#errors") + page.inner_text("#regime-verdict")
     watched.until(
-        "document.querySelector('#spectrum-caption').textContent === 'No theory of the spectrum for correlated inputs.'"
+        "document.querySelector('#spectrum-caption').textContent === "
+        "'No theory of the spectrum for the features of correlated inputs.'"
     )
     assert page.locator("#spectrum").is_hidden()
     # Neither its data nor another theme bring the spectrum of the setting before back.

@@ -11,7 +11,6 @@ from gradstep.gaussian import moments
 from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.damped import damped_direction
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
-from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.statistics import step_statistics
 
 LIMIT = gs.Problem(
@@ -181,16 +180,13 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
 @pytest.mark.parametrize(
     ("function", "changes", "field"),
     [
-        (gs.predict_spread, {"damping": 1.0, "inputs": None}, "damping"),
-        (gs.predict_spread, {"eta": 1.0}, "inputs"),
+        (gs.predict_spread, {"damping": 1.0}, "damping"),
         (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),
         (gs.predict, {"output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {}, "rows"),
         (lambda problem: gs.predict(problem, bulk="isotropic"), {}, "bulk"),
-        (gs.predict_spread, {}, "inputs"),
         (feature_spectrum, {}, "inputs"),
-        (weight_spectrum, {}, "inputs"),
         (gs.predict, {"inputs": gs.Inputs.spiked([200.0], 120)}, "inputs"),
     ],
 )

@@ -12,6 +12,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance
 from gradstep.theory.equivalent.tables import stepped_networks
+from gradstep.theory.step.drawn_steps import _Numbers
 from gradstep.theory.step.statistics import step_statistics
 
 spread_module = sys.modules["gradstep.theory.spread"]
@@ -105,7 +106,7 @@ def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, a
     # Of an output of order one the step takes a part back too, and what is left of the rows is another factor.
     problem = BASE.replace(activation=activation, output_scale=scale, readout=readout, eta=gs.Step(2.0, 0.5))
     for _, network in stepped_networks(problem):
-        numbers = spread_module._Numbers.of(problem, network)
+        numbers = _Numbers.of(problem, network.gradient_step, network.sizes, along_common=network.along_common)
         step, same = network.step.resolved, numbers.shifted(np.zeros(len(numbers.covariance)))
         for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):
             assert getattr(same, name) == pytest.approx(getattr(step, name), rel=1e-6, abs=1e-9), name
@@ -164,6 +165,27 @@ def test_differences_are_no_rounding(monkeypatch, activation):
     assert again.train_error == pytest.approx(found.train_error, rel=1e-5)
 
 
+@pytest.mark.parametrize("changes", [{}, {"readout": "gaussian"}, {"readout": {1.0: 0.5, 2.0: 0.5}}])
+def test_nearly_equal_eigenvalues_have_the_spread_of_isotropic_inputs(changes):
+    # The laws along the gradient of a draw, with its parts in either class, against those of the whole samples. Terms
+    # of order 1/d that one has and the other has not are nothing at this size.
+    sizes = {name: 10**6 * getattr(BASE, name) for name in ("d", "width", "n_step", "n")}
+    problem = BASE.replace(**sizes, ridge=2e6, **{"readout": "constant", **changes})
+    isotropic, found = (gs.predict_spread(problem.replace(inputs=x)) for x in (None, gs.Inputs([1 + 1e-9, 1 - 1e-9])))
+    assert found.test_error == pytest.approx(isotropic.test_error, rel=2e-7)
+    assert found.train_error == pytest.approx(isotropic.train_error, rel=2e-8)
+
+
+@pytest.mark.usefixtures("unknown_norms")
+@pytest.mark.parametrize("changes", [{}, {"readout": "gaussian"}])
+def test_a_hardly_damped_step_has_the_spread_of_the_plain_one(changes):
+    sizes = {name: 10**4 * getattr(BASE, name) for name in ("d", "width", "n_step", "n")}
+    problem = BASE.replace(**sizes, ridge=2e4, **{"readout": "constant", **changes})
+    plain, damped = (gs.predict_spread(problem.replace(damping=damping)) for damping in (math.inf, 1e7))
+    assert damped.test_error == pytest.approx(plain.test_error, rel=1e-6)
+    assert damped.train_error == pytest.approx(plain.train_error, rel=1e-6)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes",
@@ -185,3 +207,38 @@ def test_networks_spread_as_predicted(changes):
         ratio = getattr(spread, name) / np.std(measured.values[name], ddof=1)
         # A measured standard deviation is itself uncertain by 1/sqrt(2 seeds), a little more with longer tails.
         assert abs(math.log(ratio)) < 4 * 1.2 / math.sqrt(2 * seeds), (name, ratio)
+
+
+THREE = {"eigenvalues": [6, 1, 0.2], "share": [0.1, 0.5, 0.4], "teacher": [0.5, 0.2, 0.3]}
+STEPPED = [
+    {"inputs": THREE, "readout": "constant"},
+    {"inputs": THREE, "activation": "relu", "teacher": "tanh(x)+0.3*(x**2-1)", "readout": "gaussian"},
+    {"inputs": "power_law(0.5, 2.0, d=150)", "readout": "constant", "eta": gs.Step(1.5, 0.5), "n_step": 105},
+    {"inputs": "spiked([4.0, 4.0, 4.0], d=150)", "teacher": "tanh(2*x)", "readout": "constant"},
+    {"damping": 1.0, "readout": "constant", "n_step": 300},
+    {"damping": 0.1, "eta": gs.Step(2.0, 0.5), "n_step": 600},
+    {"damping": 0.5, "activation": "erf", "teacher": "x**2-1", "n_step": 300},
+]
+
+
+def spread_over_networks(changes, seeds, allowed):
+    problem = BASE.replace(d=150, width=195, n_step=150, n=900, ridge=3.75, teacher="sin(1.5*x)").replace(**changes)
+    measured, spread = gs.simulate(problem, seeds=seeds), gs.predict_spread(problem)
+    for name in ("test_error", "train_error"):
+        values = np.asarray(measured.values[name])
+        deviation = values.std(ddof=1)
+        fourth = np.mean((values - values.mean()) ** 4) / deviation**4
+        error = math.sqrt((fourth - 1) / (4 * seeds))
+        assert abs(getattr(spread, name) / deviation - 1) < 3 * error + allowed, name
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("changes", STEPPED)
+def test_networks_of_correlated_inputs_or_a_damped_step_spread_as_predicted(changes):
+    spread_over_networks(changes, 300, 0.05)
+
+
+def test_some_networks_of_correlated_inputs_spread_as_predicted():
+    # Without the places of the gradient among the classes the test error would deviate by 1.7 times as much.
+    few = {"d": 75, "width": 75, "n": 450, "ridge": 2.0, "n_step": 75, "activation": "relu", "readout": "gaussian"}
+    spread_over_networks({"inputs": THREE, "teacher": "tanh(x)+0.3*(x**2-1)", **few}, 200, 0.05)

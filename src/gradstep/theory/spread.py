@@ -3,24 +3,22 @@
 Given the samples of the step, the test error is the derivative of the minimal loss with respect to a weight of the
 population in the objective. The training error is the loss less ``ridge`` times its derivative with respect to the
 penalty. Both follow from the envelope theorem. The variances of the errors are therefore derivatives of the covariance
-of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). The samples of the step contribute through the
-alignment, the spike and the bulk, which depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``, and
-``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
-length, its overlap with the teacher, and the average of ``r <b, x>``. This project.
+of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). How the step itself differs between draws is
+`gradstep.theory.step.drawn_steps`. This project.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
-from gradstep.problem import Problem, check_isotropic, check_problem, link_of
+from gradstep.problem import Problem, check_problem, link_of
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
@@ -28,7 +26,8 @@ from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
-from gradstep.theory.step.own_output import MeanRow, output_constants
+from gradstep.theory.step.drawn_steps import drawn_steps
+from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.threads import one_thread
 
@@ -93,14 +92,15 @@ def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
-    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions.
+    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions, or two dozen for a
+    step on correlated inputs.
 
     Docs, "Spread", equation (D2).
 
     Parameters
     ----------
     problem : Problem
-        With finite sizes; of correlated inputs without a step.
+        With finite sizes; a damped step in isotropic inputs only.
 
     Returns
     -------
@@ -109,8 +109,8 @@ def predict_spread(problem: Problem) -> Spread:
     Raises
     ------
     InvalidInput
-        In the proportional limit, where nothing fluctuates; after a step on correlated inputs or a damped one; for
-        labels that are all zero; for an initial output that diverges with the width.
+        In the proportional limit, where nothing fluctuates; after a damped step on correlated inputs; for labels that
+        are all zero; for an initial output that diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
         derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself or
@@ -127,9 +127,11 @@ def predict_spread(problem: Problem) -> Spread:
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
-    if problem.eta.coefficient != 0:
-        # The fluctuations of a step are known for isotropic inputs and the plain gradient only.
-        check_isotropic(problem)
+    if problem.eta.coefficient != 0 and problem.is_damped and problem.inputs is not None:
+        allowed = (
+            "inf, the plain step, for correlated inputs: how a damped step differs between draws there is not known"
+        )
+        raise InvalidInput("damping", problem.damping, allowed)
     check_labels(problem)
     shares, given = zip(
         *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True
@@ -233,84 +235,8 @@ def _shifted_errors(problem: Problem, network: SteppedNetwork) -> Iterator[tuple
     sizes, resolve = network.sizes, network.resolve
     if network.gradient_step.spike == 0:
         return
-    numbers = _Numbers.of(problem, network)
-    scale, axes = np.linalg.eigh(numbers.covariance)
-    for axis in (axes * np.sqrt(np.maximum(scale, 0.0))).T:
-        if axis.any():
-            shifted = [numbers.shifted(change) for change in (axis, -axis)]
-            tables = [tables_of(problem, step, sizes, resolve=resolve) for step in shifted]
-            ridge = np.array([sizes.ridge])
-            up, down = (_solve(problem, step, table, ridge) for step, table in zip(shifted, tables, strict=True))
-            yield _errors(up), _errors(down)
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """Random numbers of the step, and what it is without their fluctuations.
-
-    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r`` and ``E r t`` over the samples, the relative
-    ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
-
-    Attributes
-    ----------
-    step : StepStatistics
-        The step itself, its spike along the gradient.
-    covariance : ndarray, shape (7, 7)
-    linear, square : float
-        ``E r u`` and ``E r^2``.
-    sampled : float
-        ``d / n_step``.
-    row : MeanRow
-        The mean row of the network, for an initial output of order one only.
-    """
-
-    step: StepStatistics
-    covariance: Array
-    linear: float
-    square: float
-    sampled: float
-    row: MeanRow
-
-    @classmethod
-    def of(cls, problem: Problem, network: SteppedNetwork) -> _Numbers:
-        step = network.gradient_step
-        d, width, n_step, *_ = sizes_of(problem)
-        activation, readout = moments(problem.activation), problem.readout
-        samples = step.samples
-        assert samples is not None
-        law = samples.law
-        r, u = law.residual, law.projection
-        mean, linear = law.mean(r), law.mean(r * u)
-        order_one = problem.output_scale != "1/N"
-        row = MeanRow.of(problem, step, width, network.along_common)
-        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * samples.output - samples.own])
-        covariance = np.zeros((7, 7))
-        covariance[:4, :4] = (law.weight * values) @ values.T / n_step
-        if order_one:
-            covariance[3, 3] += law.square * samples.output_variance / n_step
-            covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
-        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
-        # vocabulary is fixed, and an output of order one is given.
-        covariance[4, 4] = 2 / (d - 1)
-        if readout.kind == "gaussian" and not order_one:
-            moved = np.array([0, -2 * mean, -1]) * activation.mean
-            covariance[:3, :3] += np.outer(moved, moved) * readout.second_moment / width
-        return cls(step, covariance, linear, law.square, d / n_step, row)
-
-    def shifted(self, change: Array) -> StepStatistics:
-        """Return the step, for independent rows, of numbers that are off by `change`."""
-        by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        row = self.row
-        by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
-        square = max(self.square + by_square, 0.05 * self.square)
-        sampled = math.sqrt(self.sampled * square * max(1 + by_norm, 0.05))
-        taught, output = np.array([self.linear + by_linear, by_own, sampled, 0.0]), row.output
-        if not row.independent:
-            # Rows that hold their own b have its fluctuations like all others of theirs.
-            output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, 0.05)), 0.0, 0.0])
-        step = replace(
-            self.step,
-            bulk=self.step.bulk * square / self.square,
-            drift=self.step.drift + self.step.curvature * by_mean,
-        )
-        return replace(row, taught=taught, output=output).resolved(step).resolved
+    for pair in drawn_steps(problem, network.gradient_step, sizes, along_common=network.along_common):
+        tables = [tables_of(problem, step, sizes, resolve=resolve) for step in pair]
+        ridge = np.array([sizes.ridge])
+        up, down = (_solve(problem, step, table, ridge) for step, table in zip(pair, tables, strict=True))
+        yield _errors(up), _errors(down)

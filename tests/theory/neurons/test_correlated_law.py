@@ -1,12 +1,15 @@
 """The law of a row's covariance on correlated inputs: isotropic inputs as a limit, drawn matrices, derivatives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import gradstep as gs
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.neurons.stretched_law import StretchedLaw
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
 
 Z = np.array([-0.05, -0.5, -3.0]) * (1 - 0.5j)
@@ -97,3 +100,51 @@ def test_parts_in_the_classes_are_shares():
     # What C and the samples have along an eigenvector is its eigenvalue.
     along = part @ law.samples.spectrum.eigenvalue + 0.7 * sampled
     np.testing.assert_allclose(along[inside], values[inside], rtol=0.01)
+
+
+@pytest.mark.parametrize("law", [lambda s: CorrelatedLaw(s, 1.3), lambda s: StretchedLaw(s, -0.2, -0.25, 0.8)])
+def test_a_turn_that_all_classes_share_scales_the_vectors(law):
+    spectrum, link = Spectrum.of(gs.Inputs([6, 1, 0.2], [0.1, 0.5, 0.4], [0.5, 0.2, 0.3])), scalar_function("x+x**2")
+    plain = CorrelatedSamples(residual_law(link, 0.0, 0.09), 0.7, moments(link).linear, spectrum)
+    turned, frame = replace(plain, turn=Turn(np.full(3, 2.0), np.full(3, 1.3))), np.diag([1, 2.0, 1.3])
+    one, other = law(plain), law(turned)
+    for found, expected in zip(other.between(Z, np.eye(3)), one.between(Z, frame), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
+    np.testing.assert_allclose(other.average(np.eye(3)), one.average(frame), atol=1e-12)
+    for found, expected in zip(other.others(Z, np.eye(3)), one.others(Z, frame), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("stretch", [0.0, -0.3])
+def test_drawn_matrices_along_a_turned_gradient(stretch):
+    d, count, t, draws = 300, 240, 0.7, 30
+    inputs, link = gs.Inputs([3, 1, 0.3], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2]), scalar_function("sin(x)+0.3*x**2")
+    turn = Turn(np.array([1.4, 0.2, -0.5]), np.array([0.6, 1.3, 1.1]))
+    law = law_of("sin(x)+0.3*x**2", Spectrum.of(inputs), d / count, t).samples
+    law = replace(law, turn=turn)
+    rows = StretchedLaw(law, stretch, stretch, t) if stretch else CorrelatedLaw(law, t)
+    upper, z = np.triu_indices(3), Z[1:]
+    expected = np.array([*rows.between(z, np.eye(3))[0], rows.average(np.eye(3))])[:, *upper].ravel()
+    sizes = inputs.counts(d)
+    c, signal, noise = (np.repeat(each, sizes) for each in (inputs.eigenvalues, *turn))
+    teacher = np.zeros(d)
+    teacher[np.cumsum(sizes) - 1] = np.sqrt(inputs.teacher)
+    random, found = np.random.default_rng(4), []
+    for _ in range(draws):
+        x = random.standard_normal((count, d))
+        u = x @ teacher
+        r = np.asarray(link(u)) + 0.3 * random.standard_normal(count)
+        rest = (x - np.outer(u, teacher)).T @ r / count
+        vectors = np.stack([teacher, c * signal * teacher, c * noise * rest], axis=1)
+        made = np.diag(c) + t * c[:, None] * ((x.T * (r**2 / law.law.square)) @ x / count) * c
+        # L C L^T with L = 1 + k C B.
+        left = np.eye(d) + stretch * c[:, None] * ((x.T * r) @ x / count)
+        made += (left * c) @ left.T - np.diag(c)
+        between = [vectors.T @ np.linalg.solve(made - point * np.eye(d), vectors) for point in z]
+        found.append(np.array([*between, vectors.T @ made @ vectors])[:, *upper].ravel())
+    found = np.array(found)
+    for part in (np.real, np.imag):
+        mean, error = part(found).mean(axis=0), part(found).std(axis=0, ddof=1) / np.sqrt(draws)
+        off = np.abs(mean - part(expected))
+        # Terms of order 1/d are left out.
+        assert np.all(off < 4 * error + 0.01 * np.abs(expected)), np.stack([off / error, off / np.abs(expected)])

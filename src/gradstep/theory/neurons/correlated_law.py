@@ -147,9 +147,8 @@ class CorrelatedLaw(RowLaw[LawPoints]):
             The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
         """
         points = self.at(z)
-        q, d_q = points.gain[:, None] * points.sampled, points.d_gain[:, None] * points.sampled**2
-        among, across, inner = self._blocks(points.resolvent, q)
-        d_among, d_across, d_inner = self._blocks(points.d_resolvent, d_q)
+        among, across, inner = self._blocks(points)
+        d_among, d_across, d_inner = self._d_blocks(points)
         coupling, one = self._coupling(points), np.eye(2)
         d_coupling = np.zeros_like(coupling)
         d_coupling[:, 0, 0] = -self.strength * points.d_weight
@@ -161,14 +160,54 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         slope = d_among - change - change.mT - across @ d_dressed @ across.mT
         return frame.T @ found @ frame, frame.T @ slope @ frame
 
-    def _blocks(self, resolvent: Complex, q: Complex) -> tuple[Complex, Complex, Complex]:
+    def _blocks(self, points: LawPoints) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent without the coupling, between vectors, the two of the coupling, and both."""
-        known, law, zero = self.samples.spectrum, self.samples.law, np.zeros(len(q))
+        law, (_, noise) = self.samples.law, self.samples.turned
         p, u, r, omega = law.weight, law.projection, law.residual, law.relative_squares
+        gain, direct = (self._with_noise(points.resolvent, noise**k) for k in (1, 2))
+        left = points.sampled @ (p * r**2)
+        # A sample's own part, and what factors that differ between the classes leave.
+        share = gain / points.gain
+        e_e = left * gain * share + law.square * (direct - gain * share)
+        e_y = gain * (points.sampled @ (p * r * omega * u))
+        y_y = points.gain * (points.sampled @ (p * (omega * u) ** 2))
+        return self._matrices(points.resolvent, e_e, e_y, y_y)
+
+    def _d_blocks(self, points: LawPoints) -> tuple[Complex, Complex, Complex]:
+        """Return the derivatives of `_blocks` in z."""
+        law, (_, noise) = self.samples.law, self.samples.turned
+        p, u, r, omega = law.weight, law.projection, law.residual, law.relative_squares
+        gain, d_gain = (self._with_noise(of, noise) for of in (points.resolvent, points.d_resolvent))
+        d_direct = self._with_noise(points.d_resolvent, noise**2)
+        (left, d_left), (y, d_y), (yy, d_yy) = (
+            [of @ (p * weight) for of in self._sampled(points)] for weight in (r**2, r * omega * u, (omega * u) ** 2)
+        )
+        share = gain / points.gain
+        d_square = (2 * d_gain - share * points.d_gain) * share
+        d_e_e = d_left * gain * share + left * d_square + law.square * (d_direct - d_square)
+        d_y_y = points.d_gain * yy + points.gain * d_yy
+        return self._matrices(points.d_resolvent, d_e_e, d_gain * y + gain * d_y, d_y_y)
+
+    def _sampled(self, points: LawPoints) -> tuple[Complex, Complex]:
+        """Return ``1 / (1 + t w M)`` and its derivative in z, shape (points, nodes)."""
+        omega = self.strength * self.samples.law.relative_squares
+        return points.sampled, -omega * points.sampled**2 * points.d_gain[:, None]
+
+    def _with_noise(self, resolvent: Complex, factor: Array) -> Complex:
+        """Return ``phi0 <c^2 Q>`` with a factor for each class."""
+        known = self.samples.spectrum
+        return np.asarray(self.samples.ratio * (resolvent @ (known.share * known.eigenvalue**2 * factor)))
+
+    def _matrices(
+        self, resolvent: Complex, e_e: Complex, e_y: Complex, y_y: Complex
+    ) -> tuple[Complex, Complex, Complex]:
+        """Return the three matrices of `_blocks` from their last entries."""
+        known, signal, zero = self.samples.spectrum, self.samples.turned.signal, np.zeros(len(e_e))
         q_0, q_1, q_2 = (resolvent @ (known.teacher * known.eigenvalue**k) for k in (0, 1, 2))
-        e_e, e_y, y_y = q @ (p * r**2), q @ (p * r * omega * u), q @ (p * (omega * u) ** 2)
-        among = np.array([[q_0, q_1, zero], [q_1, q_2, zero], [zero, zero, e_e]])
-        across = np.array([[q_1, zero], [q_2, zero], [zero, e_y]])
+        s_1, s_2 = (resolvent @ (known.teacher * (known.eigenvalue * signal) ** k) for k in (1, 2))
+        beside = resolvent @ (known.teacher * known.eigenvalue**2 * signal)
+        among = np.array([[q_0, s_1, zero], [s_1, s_2, zero], [zero, zero, e_e]])
+        across = np.array([[q_1, zero], [beside, zero], [zero, e_y]])
         inner = np.array([[q_2, zero], [zero, y_y]])
         return np.moveaxis(among, 2, 0), np.moveaxis(across, 2, 0), np.moveaxis(inner, 2, 0)
 
@@ -196,33 +235,38 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         """
         known, law, points = self.samples.spectrum, self.samples.law, self.at(z)
         r, p, u, omega = law.residual, law.weight, law.projection, law.relative_squares
-        q = points.gain[:, None] * points.sampled
-        among, across, inner = self._blocks(points.resolvent, q)
+        signal, noise = self.samples.turned
+        c, gain = known.eigenvalue, self._with_noise(points.resolvent, noise)
+        _, across, inner = self._blocks(points)
         coupling = self._coupling(points)
         dressed = np.linalg.inv(np.eye(2) + coupling @ inner) @ coupling
         plain, resolved = np.zeros((3, 5)), np.zeros((len(z), 3, 5), dtype=complex)
         for column, power in zip((0, 2, 4), (r, r**2, r**3), strict=True):
             along = law.mean(power * u)
-            direct, sides = along * among[:, 1], along * across[:, 1]
-            direct[:, 2] += q @ (p * r * power)
-            sides[:, 1] += q @ (p * power * omega * u)
+            direct, sides = along * across[..., 0], along * inner[:, 0]
+            direct[:, 2] += gain * (points.sampled @ (p * r * power))
+            sides[:, 1] += points.gain * (points.sampled @ (p * power * omega * u))
             resolved[..., column] = direct - np.matvec(across @ dressed.mT, sides)
-            last = self.samples.ratio * known.moment(2) * law.mean(r * power)
-            plain[:, column] = [along * known.teacher_moment(1), along * known.teacher_moment(2), last]
+            last = self.samples.ratio * float(known.share @ (c**2 * noise)) * law.mean(r * power)
+            own, beside = float(known.teacher @ c), float(known.teacher @ (c**2 * signal))
+            plain[:, column] = [along * own, along * beside, last]
         return Others(frame.T @ plain, np.asarray(frame.T @ resolved, dtype=complex))
 
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        t_1, t_2, t_3, t_4 = (known.teacher_moment(k) for k in (1, 2, 3, 4))
-        noise = samples.ratio * law.square * known.moment(4)
+        c, teacher, (signal, noise) = known.eigenvalue, known.teacher, samples.turned
+        own, turned = teacher @ c, teacher @ (c**2 * signal)
+        noise_square = samples.ratio * law.square * float(known.share @ (c**4 * noise**2))
         u, weighed = law.projection, law.weight * self.samples.law.relative_squares
-        mean = np.stack([t_1 * u, t_2 * u, samples.ratio * known.moment(2) * law.residual])
+        by_noise = samples.ratio * float(known.share @ (c**2 * noise)) * law.residual
+        mean = np.stack([own * u, turned * u, by_noise])
+        across = teacher @ (c**3 * signal) - own * turned
         spread = np.array(
             [
-                [t_2 - t_1**2, t_3 - t_1 * t_2, 0.0],
-                [t_3 - t_1 * t_2, t_4 - t_2**2, 0.0],
-                [0.0, 0.0, noise],
+                [teacher @ c**2 - own**2, across, 0.0],
+                [across, teacher @ (c**4 * signal**2) - turned**2, 0.0],
+                [0.0, 0.0, noise_square],
             ]
         )
         sampled = (weighed * mean) @ mean.T + spread

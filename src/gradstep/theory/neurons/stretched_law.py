@@ -234,9 +234,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         points, law = self.at(z), self.samples.law
         (left, d_left), seen, count = self._sampled(points), self._seen, len(self._directions[0])
-        m, d_m = points.gain, points.d_gain
-        e_e = m * law.square - m @ left[0] @ m
-        d_e_e = d_m * law.square - d_m @ left[0] @ m - m @ d_left[0] @ m - m @ left[0] @ d_m
+        m, square = self._with_noise(points.inverse, points.gain)
+        d_m, d_square = self._with_noise(points.d_inverse, points.d_gain)
+        e_e = square * law.square - m @ left[0] @ m
+        d_e_e = d_square * law.square - d_m @ left[0] @ m - m @ d_left[0] @ m - m @ left[0] @ d_m
         crossed, d_crossed = left[1 : count + 1], d_left[1 : count + 1]
         among, across = self._blocks(points.inverse, e_e, m @ crossed)
         d_among, d_across = self._blocks(points.d_inverse, d_e_e, d_m @ crossed + m @ d_crossed)
@@ -265,15 +266,17 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         points, known, law = self.at(z), self.samples.spectrum, self.samples.law
         (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
-        m, crossed = points.gain, left[1 : count + 1]
-        by_third = self.samples.ratio * known.share * known.eigenvalue**3
-        higher = np.einsum("zcij,c->zij", points.inverse, by_third)
+        (m, square), crossed = self._with_noise(points.inverse, points.gain), left[1 : count + 1]
+        by_third = self.samples.ratio * known.share * known.eigenvalue**3 * self.samples.turned.noise
+        higher, highest = (
+            np.einsum("zcij,c->zij", points.inverse, by_third * factor) for factor in (1, self.samples.turned.noise)
+        )
         coupling = self._coupling(points.weight, seen)
         dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, seen, left)) @ coupling
-        among, across = self._blocks(points.inverse, m * law.square - m @ left[0] @ m, m @ crossed)
+        among, across = self._blocks(points.inverse, square * law.square - m @ left[0] @ m, m @ crossed)
         found = [among - across @ dressed @ across.mT]
         for row in range(2):
-            e_e = higher * law.square - higher @ left[0] @ m
+            e_e = highest * law.square - higher @ left[0] @ m
             among, from_left = self._blocks(points.inverse, e_e, higher @ crossed, power=1, row=row)
             found.append(among - from_left @ dressed @ across.mT)
         plain, by_c, by_samples = (frame.T @ each @ frame for each in found)
@@ -294,19 +297,20 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             As in `between`.
         """
         points, law, (x, _, _) = self.at(z), self.samples.law, self._directions
-        (left, _), count, m, r = self._sampled(points), len(x), points.gain, law.residual
+        (left, _), count, plain, r = self._sampled(points), len(x), points.gain, law.residual
+        m, _ = self._with_noise(points.inverse, plain)
         powers = law.powers[1:4]
         with_samples, with_directions = law.weight * r * powers, (law.weight * powers)[:, None] * x
         weights = self._powers(np.concatenate([with_samples, with_directions.reshape(3 * count, -1)]))
-        of_powers = np.moveaxis(_left(self._parts(m), _sums(points.determinant, weights[:, :2])), 1, 0)
+        of_powers = np.moveaxis(_left(self._parts(plain), _sums(points.determinant, weights[:, :2])), 1, 0)
         coupling = self._coupling(points.weight, self._seen)
         dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, self._seen, left)) @ coupling
         _, across = self._blocks(points.inverse, m, m @ left[1 : count + 1])
         resolved: Complex = np.empty((len(z), len(frame), 5), dtype=complex)
         for column, (row, power) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1), (0, 2))):
-            e_e = m * law.mean(r * powers[power]) - m @ of_powers[power] @ m
-            e_y = m @ of_powers[3 + power * count : 3 + (power + 1) * count]
-            among, from_left = self._blocks(points.inverse, e_e, e_y, row=row)
+            e_e = m * law.mean(r * powers[power]) - plain @ of_powers[power] @ m
+            e_y = plain @ of_powers[3 + power * count : 3 + (power + 1) * count]
+            among, from_left = self._blocks(points.inverse, e_e, e_y, row=row, turned=False)
             vector = np.concatenate([np.zeros(count), x @ (law.weight * powers[power]), [1.0]])
             resolved[..., column] = np.vecmat(vector, among - from_left @ dressed @ across.mT)
         resolved[..., [1, 3]] /= self.root or math.inf  # without a root nothing is along these
@@ -316,18 +320,22 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """Return the products of the terms of a frame with the vectors of `others`, from the powers of r."""
         (x, hidden, part), known, law = self._directions, self.samples.spectrum, self.samples.law
         r, phi0, mean = law.residual, self.samples.ratio, law.mean(law.residual)
-        one, two, three = (part @ known.eigenvalue**power for power in (1, 2, 3))
+        signal, noise = self.samples.turned
+        one, two = (part @ known.eigenvalue**power for power in (1, 2))
+        turned, last_turned = (part @ (signal * known.eigenvalue**power) for power in (2, 3))
+        second, third = (float(known.share @ (noise * known.eigenvalue**power)) for power in (2, 3))
         found = np.empty((2 * len(x) + 1, 5))
         for column, power in zip((0, 2, 4), powers, strict=True):
             vector = x @ (law.weight * power)
-            found[:, column] = [*(one * vector), *(two * vector), phi0 * known.moment(2) * law.mean(r * power)]
+            found[:, column] = [*(one * vector), *(turned * vector), phi0 * second * law.mean(r * power)]
         for column, power in zip((1, 3), powers, strict=False):
             # The projection of a sample on C h, of which it has made a part.
             vector = x @ (law.weight * power)
             along = (one * vector) @ x + phi0 * power
             taken = x @ (law.weight * r * along) + mean * (np.diag(hidden) - 1) * one * vector
-            last = phi0 * (known.moment(2) * law.mean(r**2 * along) + mean * known.moment(3) * law.mean(r * power))
-            found[:, column] = [*(one * taken + mean * two * vector), *(two * taken + mean * three * vector), last]
+            last = phi0 * (second * law.mean(r**2 * along) + mean * third * law.mean(r * power))
+            by_signal = turned * taken + mean * last_turned * vector
+            found[:, column] = [*(one * taken + mean * two * vector), *by_signal, last]
         return found
 
     @cached_property
@@ -357,25 +365,40 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         d_left = _d_left(parts, _sums(_square(points.determinant), self._weights[:, 1:]), points.d_gain[:, None])
         return np.moveaxis(left, 1, 0), np.moveaxis(d_left, 1, 0)
 
+    def _with_noise(self, inverse: Complex, gain: Complex) -> tuple[Complex, Complex]:
+        """Return ``phi0 <c^2 G>`` with the factor of the noise in each class, and with its square.
+
+        It is the gain itself where no gradient is turned.
+        """
+        if self.samples.turn is None:
+            return gain, gain
+        known, noise = self.samples.spectrum, self.samples.turn.noise
+        by_second = self.samples.ratio * known.share * known.eigenvalue**2 * noise
+        once, twice = (np.einsum("zcij,c->zij", inverse, by_second * factor) for factor in (1, noise))
+        return once, twice
+
     def _blocks(
-        self, inverse: Complex, e_e: Complex, e_y: Complex, *, power: int = 0, row: int = 0
+        self, inverse: Complex, e_e: Complex, e_y: Complex, *, power: int = 0, row: int = 0, turned: bool = True
     ) -> tuple[Complex, Complex]:
         """Return the inverse of H without the coupling between the vectors, and of these with its pairs.
 
-        The vectors on the left are multiplied by a power of C, and lie in this row of H.
+        The vectors on the left are multiplied by a power of C, and lie in this row of H. They are those of the mean
+        gradient unless they are `turned` as those on the right are.
         """
+        signal = self.samples.turned.signal
+        from_left = signal if turned else np.ones_like(signal)
         (_, _, part), c, size = self._directions, self.samples.spectrum.eigenvalue, len(inverse)
         count = len(part)
         among = np.zeros((size, 2 * count + 1, 2 * count + 1), dtype=complex)
         across = np.zeros((size, 2 * count + 1, 4 * count), dtype=complex)
         for k in range(count):
-            low, middle, high = (
-                np.einsum("zcj,c->zj", inverse[:, :, row], part[k] * c ** (power + j)) for j in range(3)
-            )
-            own, turned, pair = k, count + k, slice(2 * k, 2 * k + 2)
-            among[:, own, own], among[:, turned, turned] = low[:, 0], high[:, 0]
-            among[:, own, turned] = among[:, turned, own] = middle[:, 0]
-            across[:, own, pair], across[:, turned, pair] = middle, high
+            first, last, pair = k, count + k, slice(2 * k, 2 * k + 2)
+            for place, weight in ((first, part[k] * c**power), (last, part[k] * c ** (power + 1) * from_left)):
+                to_first, to_last, to_pair = (
+                    np.einsum("zcj,c->zj", inverse[:, :, row], weight * other) for other in (1, c * signal, c)
+                )
+                among[:, place, first], among[:, place, last] = to_first[:, 0], to_last[:, 0]
+                across[:, place, pair] = to_pair
             across[:, -1, 2 * (count + k) : 2 * (count + k) + 2] = e_y[k, :, row]
         among[:, -1, -1] = e_e[:, row, 0]
         return among, across
@@ -410,21 +433,26 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         (x, hidden, part), r, phi0 = self._directions, law.residual, self.samples.ratio
         count = len(x)
         third = slice(0, count), slice(count, 2 * count)
-        moment = [(part @ known.eigenvalue**power) for power in range(6)]
+        c, (signal, noise) = known.eigenvalue, self.samples.turned
 
         def among(power: int) -> Array:
             """Return a power of C between the vectors."""
             whole = np.zeros((2 * count + 1, 2 * count + 1))
             for i in range(2):
                 for j in range(2):
-                    whole[third[i], third[j]] = np.diag(moment[power + i + j])
-            whole[-1, -1] = phi0 * law.square * known.moment(power + 2)
+                    whole[third[i], third[j]] = np.diag(part @ (c ** (power + i + j) * signal ** (i + j)))
+            whole[-1, -1] = phi0 * law.square * float(known.share @ (c ** (power + 2) * noise**2))
             return whole
 
+        def to_directions(power: int) -> Array:
+            """Return a power of C between the vectors and the directions that a residual depends on."""
+            own, turned = part @ c**power, part @ (c ** (power + 1) * signal)
+            return np.concatenate([np.diag(own), np.diag(turned), np.zeros((1, count))])
+
         # Projections of a sample on C times the vectors, given its residual, and their covariance there.
-        turn = np.concatenate([np.diag(moment[1]), np.diag(moment[2]), np.zeros((1, count))])
+        turn = to_directions(1)
         along = turn @ x
-        along[-1] = phi0 * known.moment(2) * r
+        along[-1] = phi0 * float(known.share @ (c**2 * noise)) * r
         spread = among(2) + turn @ (hidden - np.eye(count)) @ turn.T
 
         def sampled(weight: Array) -> Array:
@@ -433,9 +461,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         # B C x is along the directions, along C x by the mean of r, and a sum over samples that are independent else.
         mean = law.mean(r)
         parts = along @ (law.weight * r * x).T + mean * turn @ (hidden - np.eye(count))
-        crossed = mean * parts @ np.concatenate([np.diag(moment[2]), np.diag(moment[3]), np.zeros((1, count))]).T
-        crossed[:, -1] += mean * phi0 * known.moment(3) * (along @ (law.weight * r**2))
-        twice = parts @ np.diag(moment[1]) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
+        crossed = mean * parts @ to_directions(2).T
+        crossed[:, -1] += mean * phi0 * float(known.share @ (c**3 * noise)) * (along @ (law.weight * r**2))
+        twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
         whole = among(1) + 2 * self.linear * sampled(r) + self.root**2 * twice
         return np.asarray(frame.T @ (whole + self.strength * sampled(law.relative_squares)) @ frame)
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from gradstep.inputs import Inputs
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["CorrelatedSamples", "Spectrum", "plane_frame", "relative_variance", "words_trace"]
+__all__ = ["CorrelatedSamples", "Spectrum", "Turn", "plane_frame", "relative_variance", "words_trace"]
 
 Array = NDArray[np.float64]
 
@@ -65,6 +66,21 @@ class Spectrum:
         return float(self.teacher @ self.eigenvalue**power)
 
 
+class Turn(NamedTuple):
+    """What the gradient of one draw has in place of its mean in each class of directions.
+
+    Attributes
+    ----------
+    signal : ndarray, shape (classes,)
+        The component along bt, over that of bt: ``mu_1*`` in the mean.
+    noise : ndarray, shape (classes,)
+        The length of ``Z_perp^T r / n_step``, over its mean.
+    """
+
+    signal: Array
+    noise: Array
+
+
 @dataclass(frozen=True)
 class CorrelatedSamples:
     """Averages over the samples of the step.
@@ -78,22 +94,37 @@ class CorrelatedSamples:
     linear : float
         ``mu_1* = E u r``.
     spectrum : Spectrum
+    turn : Turn or None
+        The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
+        `alignment`, `frame`, and the law of the rows along it.
     """
 
     law: Residual
     ratio: float
     linear: float
     spectrum: Spectrum
+    turn: Turn | None = None
 
     @cached_property
     def norm(self) -> float:
         """``|C g|``."""
-        return math.sqrt(self.form(2))
+        return math.sqrt(self._spike @ self.among(0) @ self._spike)
 
     @cached_property
     def alignment(self) -> float:
         """``<v, bt>``, or one without a gradient."""
-        return self.linear * self.spectrum.teacher_moment(1) / self.norm if self.norm > 0 else 1.0
+        return float(self.among(0)[0] @ self._spike) / self.norm if self.norm > 0 else 1.0
+
+    @property
+    def _spike(self) -> Array:
+        """``C g`` in the terms of `among`."""
+        return np.array([0.0, self.linear if self.turn is None else 1.0, 1.0])
+
+    @cached_property
+    def turned(self) -> Turn:
+        """Factors of ``C bt`` and of ``C Z_perp^T r / n_step`` in each class: one in the mean."""
+        one = np.ones_like(self.spectrum.eigenvalue)
+        return Turn(one, one) if self.turn is None else self.turn
 
     @property
     def stretch(self) -> tuple[Array, Array]:
@@ -129,10 +160,14 @@ class CorrelatedSamples:
         return relative_variance(self.law, 2 * signal * u * r + noise * r**2, self.norm**2)
 
     def among(self, power: int) -> Array:
-        """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made."""
-        one, two, three = (self.spectrum.teacher_moment(power + k) for k in (0, 1, 2))
-        noise = self.ratio * self.law.square * self.spectrum.moment(power + 2)
-        return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, noise]])
+        """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made.
+
+        The last two are `turned`.
+        """
+        c, (signal, noise) = self.spectrum.eigenvalue, self.turned
+        one, two, three = (self.spectrum.teacher @ (signal**k * c ** (power + k)) for k in (0, 1, 2))
+        last = self.ratio * self.law.square * float(self.spectrum.share @ (noise**2 * c ** (power + 2)))
+        return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, last]])
 
     def frame(self, alignment: float) -> Array:
         """Return a unit vector in the plane of v and bt, and one orthogonal to it there, as columns.
@@ -142,8 +177,7 @@ class CorrelatedSamples:
         alignment : float
             Overlap of the first one with bt.
         """
-        spike = np.array([0.0, self.linear / self.norm, 1 / self.norm])
-        return plane_frame(alignment, self.alignment, np.array([1.0, 0.0, 0.0]), spike)
+        return plane_frame(alignment, self.alignment, np.array([1.0, 0.0, 0.0]), self._spike / self.norm)
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""

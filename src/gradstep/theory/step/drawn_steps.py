@@ -1,0 +1,266 @@
+r"""The steps of other draws: the mean step a standard deviation up and down each of the numbers in which draws differ.
+
+In isotropic inputs alignment, spike and bulk depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``,
+and ``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
+length, its overlap with the teacher, and the average of ``r <b, x>``. A damped step in isotropic inputs has ``theta``
+in place of the gradient (`gradstep.theory.step.direction_draws`).
+
+In correlated inputs the gradient has a part in each class of directions. A draw has there the component ``mu_1* + x_c``
+of bt and the noise ``y_c`` in place of the mean ones. Errors are smooth functions of an eigenvalue of these, so that
+polynomials of low degree in the eigenvalue have all that errors feel. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import moments
+from gradstep.problem import Problem
+from gradstep.resolution import NOTHING
+from gradstep.sizes import Sizes
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
+from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.direction_draws import DirectionDraws, direction_draws
+from gradstep.theory.step.own_output import MeanRow
+from gradstep.theory.step.statistics import StepStatistics
+
+__all__ = ["drawn_steps"]
+
+Array = NDArray[np.float64]
+Pairs = Iterator[tuple[StepStatistics, StepStatistics]]
+
+#: Least value of a mean square over its mean, where a large deviation would leave less.
+_LEAST = 0.05
+#: Weight over the largest that is none.
+_ROUNDING = 1e-12
+#: Highest degree of the polynomials of the eigenvalues by which the gradient of a draw differs from the mean one.
+#: With nine the deviations for a power law, in which leading classes have one direction each, are 1 to 2 % larger.
+_DEGREE = 4
+
+
+def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False) -> Pairs:
+    """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
+
+    Docs, "Spread", equations (D9), (D10) and (D11).
+
+    Parameters
+    ----------
+    problem : Problem
+    step : StepStatistics
+        The mean step, its spike along the gradient; of correlated inputs without damping.
+    sizes : Sizes
+    along_common : bool
+        Whether the spike is along the common part of the rows (`gradstep.theory.step.own_output.MeanRow`).
+
+    Yields
+    ------
+    tuple of StepStatistics
+        In the form that holds for independent rows, along the direction that features are resolved along.
+    """
+    if isinstance(step.correlated, CorrelatedSamples):
+        yield from _turned_steps(problem, step, step.correlated, sizes)
+        return
+    numbers: _Numbers | _DampedNumbers
+    if step.correlated is None:
+        numbers = _Numbers.of(problem, step, sizes, along_common=along_common)
+    else:
+        numbers = _DampedNumbers.of(problem, step, step.correlated, sizes)
+    yield from ((numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
+
+
+def _axes(covariance: Array) -> Iterator[Array]:
+    """Yield a standard deviation along each principal axis along which there is any."""
+    scale, axes = np.linalg.eigh(covariance)
+    yield from (axis for axis in (axes * np.sqrt(np.maximum(scale, 0.0))).T if axis.any())
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Random numbers of the step, and what it is without their fluctuations.
+
+    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r`` and ``E r t`` over the samples, the relative
+    ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
+
+    Attributes
+    ----------
+    step : StepStatistics
+        The step itself, its spike along the gradient.
+    covariance : ndarray, shape (7, 7)
+    linear, square : float
+        ``E r u`` and ``E r^2``.
+    sampled : float
+        ``d / n_step``.
+    row : MeanRow
+        The mean row of the network, for an initial output of order one only.
+    """
+
+    step: StepStatistics
+    covariance: Array
+    linear: float
+    square: float
+    sampled: float
+    row: MeanRow
+
+    @classmethod
+    def of(cls, problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool) -> _Numbers:
+        d, width, n_step, *_ = sizes
+        samples, readout = step.samples, problem.readout
+        assert samples is not None
+        law = samples.law
+        r, u = law.residual, law.projection
+        mean, linear = law.mean(r), law.mean(r * u)
+        order_one = problem.output_scale != "1/N"
+        row = MeanRow.of(problem, step, width, along_common)
+        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * samples.output - samples.own])
+        covariance = np.zeros((7, 7))
+        covariance[:4, :4] = (law.weight * values) @ values.T / n_step
+        if order_one:
+            covariance[3, 3] += law.square * samples.output_variance / n_step
+            covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
+        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
+        # vocabulary is fixed, and an output of order one is given.
+        covariance[4, 4] = 2 / (d - 1)
+        if not order_one:
+            covariance[:3, :3] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
+        return cls(step, covariance, linear, law.square, d / n_step, row)
+
+    def shifted(self, change: Array) -> StepStatistics:
+        """Return the step, for independent rows, of numbers that are off by `change`."""
+        by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
+        row = self.row
+        by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
+        square = max(self.square + by_square, _LEAST * self.square)
+        sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
+        taught, output = np.array([self.linear + by_linear, by_own, sampled, 0.0]), row.output
+        if not row.independent:
+            # Rows that hold their own b have its fluctuations like all others of theirs.
+            output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
+        step = replace(
+            self.step,
+            bulk=self.step.bulk * square / self.square,
+            drift=self.step.drift + self.step.curvature * by_mean,
+        )
+        return replace(row, taught=taught, output=output).resolved(step).resolved
+
+
+def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:
+    """Return the covariance of numbers that the mean of a Gaussian readout moves, by so much for each unit of output.
+
+    The values of a vocabulary are in exact proportions.
+    """
+    readout = problem.readout
+    mean_square = moments(problem.activation).mean ** 2 * readout.second_moment / width
+    return np.outer(moved, moved) * (mean_square if readout.kind == "gaussian" else 0.0)
+
+
+@dataclass(frozen=True)
+class _DampedNumbers:
+    """The same for a damped step in isotropic inputs, whose direction is ``theta``.
+
+    In the order of `covariance`: ``bt.theta``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt, without what
+    it follows ``E r^2``.
+
+    Attributes
+    ----------
+    step : StepStatistics
+    covariance : ndarray, shape (4, 4)
+    draws : DirectionDraws
+    """
+
+    step: StepStatistics
+    covariance: Array
+    draws: DirectionDraws
+
+    @classmethod
+    def of(cls, problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float]) -> _DampedNumbers:
+        d, width, n_step, *_ = sizes
+        draws = direction_draws(samples, n_step)
+        along, _, mean, whole = draws.mean
+        # The mean of Gaussian readouts moves the residuals.
+        moved = np.array([0, -2 * mean, -1, -2 * mean * draws.square_slope])
+        covariance = draws.covariance + _of_mean_readout(problem, width, moved)
+        off, turn = max(whole - along**2, NOTHING), np.eye(4)
+        turn[3] = np.array([-2 * along, -draws.square_slope, 0.0, 1.0]) / off
+        covariance = turn @ covariance @ turn.T
+        # There is one direction less off bt.
+        covariance[3, 3] *= d / (d - 1)
+        return cls(step, covariance, draws)
+
+    def shifted(self, change: Array) -> StepStatistics:
+        """Return the step of numbers that are off by `change`."""
+        by_along, by_square, by_mean, by_norm = change.tolist()
+        along, square, _, whole = self.draws.mean.tolist()
+        by_square = max(by_square, (_LEAST - 1) * square)
+        off = whole - along**2
+        off = max(off * (1 + by_norm) + self.draws.square_slope * by_square, _LEAST * off)
+        along += by_along
+        norm = math.sqrt(along**2 + off)
+        step = replace(self.step, alignment=along / norm, gradient_norm=norm, spike=self.step.gain * norm)
+        return _scaled(step, 1 + by_square / square, by_mean)
+
+
+def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatistics:
+    """Return the step with another ``E r^2``, over what it was, and ``E r``."""
+    return replace(step, bulk=step.bulk * square, drift=step.drift + step.curvature * by_mean).resolved
+
+
+def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSamples, sizes: Sizes[float]) -> Pairs:
+    """Yield the pairs of `drawn_steps` for correlated inputs."""
+    d, width, n_step, *_ = sizes
+    law, known = samples.law, samples.spectrum
+    r, u, mean, one = law.residual, law.projection, law.mean(law.residual), np.ones_like(known.eigenvalue)
+    values = np.stack([r * u - samples.linear, r**2 - law.square, r - mean])
+    covariance = (law.weight * values) @ values.T / n_step
+    covariance += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
+
+    def moved(by_linear: float, by_square: float, by_mean: float) -> StepStatistics:
+        square = max(1 + by_square / law.square, _LEAST)
+        return _scaled(_turned(step, samples, samples.linear + by_linear * one, square * one), square, by_mean)
+
+    for axis in _axes(covariance):
+        yield moved(*axis.tolist()), moved(*(-axis).tolist())
+    scale = math.sqrt(law.square / n_step)
+    for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
+        up, down = (_turned(step, samples, samples.linear + sign * scale * part, one) for sign in (1, -1))
+        yield up.resolved, down.resolved
+    # Of a class in which the teacher lies one direction is bt's.
+    free = np.maximum(known.share - np.where(known.teacher > 0, (1 + _ROUNDING) / d, 0.0), 0.0)
+    for part in _polynomials(known.eigenvalue, free):
+        change = math.sqrt(2 / d) * free / known.share * part
+        squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
+        up, down = (_turned(step, samples, samples.linear * one, square) for square in squares)
+        yield up.resolved, down.resolved
+
+
+def _turned(step: StepStatistics, samples: CorrelatedSamples, signal: Array, noise_square: Array) -> StepStatistics:
+    """Return the step with another gradient, see `gradstep.theory.step.correlated_samples.Turn`."""
+    turned = replace(samples, turn=Turn(signal, np.sqrt(noise_square)))
+    _, one, two = step.fluctuations.projection_variance
+    along = turned.form_along(turned.alignment)
+    return replace(
+        step,
+        alignment=turned.alignment,
+        gradient_norm=turned.norm,
+        spike=step.gain * turned.norm,
+        fluctuations=replace(step.fluctuations, projection_variance=(along, one, two)),
+        correlated=turned,
+    )
+
+
+def _polynomials(values: Array, weight: Array) -> Array:
+    """Return polynomials of values that are orthonormal with weights, as far as there are such, (degrees, classes)."""
+    seen = weight > _ROUNDING * weight.max()
+    if not seen.any():
+        return np.zeros((0, len(values)))
+    x, root = values[seen], np.sqrt(weight[seen])
+    degree = min(_DEGREE, len(x) - 1)
+    centre, size = float(root**2 @ x), float(np.ptp(x)) or 1.0
+    basis, _ = np.linalg.qr(root[:, None] * np.polynomial.legendre.legvander((x - centre) / size, degree))
+    found = np.zeros((degree + 1, len(values)))
+    found[:, seen] = basis.T / root
+    return found

@@ -1,0 +1,52 @@
+"""Steps of other draws: what they add up to, and gradients that were drawn."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.theory.equivalent.tables import sizes_of
+from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.direction_draws import direction_draws
+from gradstep.theory.step.drawn_steps import _polynomials, drawn_steps
+from gradstep.theory.step.statistics import step_statistics
+
+PROBLEM = gs.Problem(
+    activation="tanh", teacher="sin(1.5*x)+0.3*x**2", d=2_000_000, width=2_000_000, n_step=2_500_000, n=2_000_000,
+    eta=gs.Step(1.0, 0.5), ridge=1.0, noise=0.3, readout="constant",
+    inputs={"eigenvalues": [6, 1, 0.2], "share": [0.1, 0.5, 0.4], "teacher": [0.5, 0.2, 0.3]},
+)  # fmt: skip
+
+
+def test_classes_add_up_to_the_alignment_and_the_length_of_the_whole_gradient():
+    # The one from independent numbers in each class of directions, the other from the minimum of a quadratic form.
+    sizes = sizes_of(PROBLEM)
+    step = step_statistics(PROBLEM, sizes.d, sizes.width, sizes.n_step)
+    pairs = list(drawn_steps(PROBLEM, step, sizes))
+    half = np.array([[numbers(up)[k] - numbers(down)[k] for k in range(3)] for up, down in pairs]) / 2
+    expected = direction_draws(DampedSamples(step.correlated, 1e9), sizes.n_step).covariance
+    found = half.T @ half
+    # b.theta, the bulk in units of r^2, and |theta|^2.
+    scale = np.array([1, step.correlated.law.square / step.bulk, 1])
+    chosen = np.ix_([0, 1, 3], [0, 1, 3])
+    np.testing.assert_allclose(found * np.outer(scale, scale), expected[chosen], rtol=3e-5)
+
+
+def numbers(step):
+    return step.alignment * step.gradient_norm, step.bulk, step.gradient_norm**2
+
+
+def test_a_class_of_one_direction_has_no_freedom_beside_the_teacher():
+    # Then the noise is all along the teacher's part in the class, and the length of it is no number of its own.
+    alone = PROBLEM.replace(d=3, width=3, n_step=3, n=3, inputs={"eigenvalues": [3, 2, 1], "teacher": [0.4, 0.3, 0.3]})
+    sizes = sizes_of(alone)
+    step = step_statistics(alone, sizes.d, sizes.width, sizes.n_step)
+    # Three averages over the samples, and where the teacher's part is among the three.
+    assert len(list(drawn_steps(alone, step, sizes))) == 3 + 2
+
+
+def test_polynomials_are_orthonormal_where_there_is_weight():
+    values, weight = np.array([5.0, 2.0, 1.0, 0.5]), np.array([0.2, 0.0, 0.5, 0.3])
+    found = _polynomials(values, weight)
+    np.testing.assert_allclose((found * weight) @ found.T, np.eye(3), atol=1e-12)
+    assert np.all(found[:, 1] == 0)
+    assert found[0] == pytest.approx(found[0, 0] * (weight > 0))

@@ -8,6 +8,8 @@ The readout minimises
 Given the projection :math:`\kappa` of a fresh input on the spike, and its coordinate t along the part of the teacher's
 direction orthogonal to the spike, the output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`.
 On a training sample it is the proximal point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage.
+Where a step stretches the rows along the teacher, features are resolved along both directions: then the output is a
+function of :math:`\kappa` and t, and the label is known up to its noise.
 The derivatives of the loss's Moreau envelope act on every weight as a field, which is Gaussian over the neurons of a
 group, and the weight is the proximal point of the penalty at its field. The bulk is a Gaussian matrix, so that the
 neurons are coupled through a few scalars only for every separable penalty; the l1 norm needs no approximation.
@@ -212,10 +214,10 @@ def convex_prediction(
     check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped, refine):
-        regrouped = _finer if finer else None
         for part, network in stepped_networks(
-            stepped, law, kind, refine, constant, fold=not finer, any_loss=True, regrouped=regrouped, plane=law == "network"
-        ):
+            stepped, law, kind, refine, constant,
+            fold=not finer, any_loss=True, regrouped=_finer if finer else None, plane=law == "network",
+        ):  # fmt: skip
             state, residual, sweeps = _solve(network, labels, chosen, priced)
             parts.append((share * part, _result(network, labels, chosen, priced, state, residual, sweeps)))
     return _mean(parts)
@@ -354,9 +356,7 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     ones, known = np.ones_like(features.kappa), None
     if network.tables.in_plane:
         known = LabelsAtNodes(features.teacher_mean, features.teacher_square - features.teacher_mean**2)
-    output = OutputLaw(
-        features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment, known
-    )
+    output = OutputLaw(features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment, known)
     none, quadratic = np.zeros_like(network.tables.groups.weight), _ridge(network)
     start = _State(output, none, none, none, math.nan)
 

@@ -43,6 +43,8 @@ _TAIL, _MOST_COMMON, _LEVELS, _COMMON_STEP = 8.8, 1024, 4, 0.55
 class LabelsAtNodes:
     """The labels at nodes that resolve both directions, on which all of the label depends but its noise.
 
+    Docs, "Convex losses", equation (P4a).
+
     Attributes
     ----------
     mean, hidden : ndarray, shape (nodes,)

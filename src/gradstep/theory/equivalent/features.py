@@ -26,6 +26,7 @@ from gradstep.gaussian import (
 from gradstep.gaussian.quadrature import THINNING
 from gradstep.theory.equivalent.along_rest import (
     AlongRest,
+    on_a_lattice,
     on_either_side,
     on_the_whole_line,
     teacher_along_rest,
@@ -110,8 +111,8 @@ class ConditionalFeatures:
 
 
 #: Nodes along the teacher's rest for each of kappa, of neurons that are hardly curved along it, at a refinement of one:
-#: for the square loss, for others, whose pull has kinks of its own, and for these on one side of a kink of the labels.
-_ACROSS, _ACROSS_ANY_LOSS, _ON_A_SIDE = 13.0, 20.0, 8.0
+#: for the square loss, and for others on one side of a kink of the labels; and distance of these for smooth labels.
+_ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 8.0, 0.54
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
@@ -346,13 +347,13 @@ def conditional_features(
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
     finer = refine * _finer(groups.rest, groups) if plane else 0.0
-    if plane and any_loss and (ends := turns(teacher, alignment)).size:
-        across = on_either_side(teacher, alignment, kappa, ends, math.ceil(_ON_A_SIDE * finer))
+    if plane and any_loss:
+        across = _of_any_loss(teacher, alignment, kappa, finer)
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
-        known = teacher_along_rest(teacher, alignment, kappa, math.ceil((_ACROSS_ANY_LOSS if any_loss else _ACROSS) * finer))
+        known = teacher_along_rest(teacher, alignment, kappa, math.ceil(_ACROSS * finer))
     square = target.second_moment
     if activation.parity == "odd" and not any_loss:
         # Features only see the part that is odd under a change of sign of both coordinates.
@@ -367,6 +368,14 @@ def conditional_features(
     h0, h1 = known
     tables = row.mean, row.slope, row.residual_variance, h0, h1, square, length
     return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
+
+
+def _of_any_loss(teacher: ScalarFunction, alignment: float, kappa: NDArray[np.float64], finer: float) -> AlongRest:
+    """Return the nodes along the teacher's rest for a loss that asks for the law of the labels."""
+    ends = turns(teacher, alignment)
+    if ends.size:
+        return on_either_side(teacher, alignment, kappa, ends, math.ceil(_ON_A_SIDE * finer))
+    return on_a_lattice(teacher, alignment, kappa, _LATTICE_STEP / finer)
 
 
 def _in_plane(

@@ -8,6 +8,8 @@ The readout minimises
 Given the projection :math:`\kappa` of a fresh input on the spike, and its coordinate t along the part of the teacher's
 direction orthogonal to the spike, the output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`.
 On a training sample it is the proximal point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage.
+Where a step stretches the rows along the teacher, features are resolved along both directions: then the output is a
+function of :math:`\kappa` and t, and the label is known up to its noise.
 The derivatives of the loss's Moreau envelope act on every weight as a field, which is Gaussian over the neurons of a
 group, and the weight is the proximal point of the penalty at its field. The bulk is a Gaussian matrix, so that the
 neurons are coupled through a few scalars only for every separable penalty; the l1 norm needs no approximation.
@@ -44,6 +46,7 @@ from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_labels, check_refine
 from gradstep.theory.convex.proximal import (
+    LabelsAtNodes,
     LossAverages,
     OutputLaw,
     PenaltyAverages,
@@ -211,10 +214,10 @@ def convex_prediction(
     check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped, refine):
-        regrouped = _finer if finer else None
         for part, network in stepped_networks(
-            stepped, law, kind, refine, constant, fold=not finer, whole_line=True, regrouped=regrouped
-        ):
+            stepped, law, kind, refine, constant,
+            fold=not finer, any_loss=True, regrouped=_finer if finer else None, plane=law == "network",
+        ):  # fmt: skip
             state, residual, sweeps = _solve(network, labels, chosen, priced)
             parts.append((share * part, _result(network, labels, chosen, priced, state, residual, sweeps)))
     return _mean(parts)
@@ -321,21 +324,14 @@ def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, q
     )
 
 
-def _pack(state: _State, unit: float) -> Array:
-    """Return the state as one vector of comparable, unbounded numbers."""
+def _pack(state: _State, unit: float, *, fields: bool) -> Array:
+    """Return the state as one vector of comparable, unbounded numbers; with or without the fields on the weights."""
     output = state.output
-    return np.concatenate(
-        [
-            output.mean / unit,
-            output.slope / unit,
-            np.log(output.variance),
-            np.log(output.leverage),
-            # On one scale for all: the power of a field that a penalty holds down may vanish.
-            state.field / np.sqrt(state.power.max()),
-            np.log(state.power),
-            np.log(state.curvature),
-        ]
-    )
+    parts = [output.mean / unit, output.slope / unit, np.log(output.variance), np.log(output.leverage)]
+    if fields:
+        # On one scale for all: the power of a field that a penalty holds down may vanish.
+        parts += [state.field / np.sqrt(state.power.max()), np.log(state.power), np.log(state.curvature)]
+    return np.concatenate(parts)
 
 
 def _unpack(vector: Array, like: _State, unit: float) -> _State:
@@ -345,6 +341,8 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
     output = replace(
         like.output, mean=unit * mean, slope=unit * slope, variance=np.exp(variance), leverage=np.exp(leverage)
     )
+    if not len(field):
+        return replace(like, output=output)
     return replace(
         like, output=output, field=field * np.exp(power.max() / 2), power=np.exp(power), curvature=np.exp(curvature)
     )
@@ -353,11 +351,13 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
 def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
     """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
     unit = math.sqrt(float(smoothed(labels.link, 0.0, 1.0).second_moment) + labels.noise**2)
-    ones, groups = np.ones_like(network.tables.features.kappa), len(network.tables.groups.weight)
-    output = OutputLaw(
-        network.tables.features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment
-    )
-    none, quadratic = np.zeros(groups), _ridge(network)
+    # A ridge does not ask for the fields, which groups that are nearly alike have with fewer digits.
+    features, fields = network.tables.features, not _is_ridge(penalty)
+    ones, known = np.ones_like(features.kappa), None
+    if network.tables.in_plane:
+        known = LabelsAtNodes(features.teacher_mean, features.teacher_square - features.teacher_mean**2)
+    output = OutputLaw(features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment, known)
+    none, quadratic = np.zeros_like(network.tables.groups.weight), _ridge(network)
     start = _State(output, none, none, none, math.nan)
 
     def image(state: _State, quadratic: PenaltyAverages | None = None) -> tuple[_State, Array]:
@@ -366,9 +366,9 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
             with np.errstate(all="ignore"):
                 effective = quadratic or _penalty(network, penalty, state)
                 mapped = _sweep(network, loss_averages(labels, loss, state.output), state.output, effective)
-                return mapped, _pack(mapped, unit)
+                return mapped, _pack(mapped, unit, fields=fields)
         except (np.linalg.LinAlgError, NotConverged):
-            return state, np.full(4 * len(ones) + 3 * groups, np.nan)
+            return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
 
     state, vector = image(start, quadratic)
     best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0
@@ -444,8 +444,8 @@ def _result(
         train_classification_error=float(target.weight @ losses.train_wrong),
         readout_norm=state.readout_norm,
         active_fraction=float(share @ priced.active),
-        kappa=target.kappa,
-        learned=output.mean,
+        kappa=target.kappa[target.first],
+        learned=target.along_spike(output.mean)[0],
         residual=residual,
         sweeps=sweeps,
     )

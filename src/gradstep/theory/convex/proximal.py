@@ -18,6 +18,7 @@ from gradstep.labels import Labels
 from gradstep.resolution import NOTHING
 
 __all__ = [
+    "LabelsAtNodes",
     "LossAverages",
     "Losses",
     "OutputLaw",
@@ -39,6 +40,22 @@ _TAIL, _MOST_COMMON, _LEVELS, _COMMON_STEP = 8.8, 1024, 4, 0.55
 
 
 @dataclass(frozen=True)
+class LabelsAtNodes:
+    """The labels at nodes that resolve both directions, on which all of the label depends but its noise.
+
+    Docs, "Convex losses", equation (P4a).
+
+    Attributes
+    ----------
+    mean, hidden : ndarray, shape (nodes,)
+        Mean of the label, and the variance of what the nodes do not resolve of it.
+    """
+
+    mean: Array
+    hidden: Array
+
+
+@dataclass(frozen=True)
 class OutputLaw:
     r"""The output :math:`\omega=M+A\,t+s\,\xi` on a fresh input, and the leverage, at nodes of kappa.
 
@@ -54,6 +71,8 @@ class OutputLaw:
         ``V``, the step of the proximal map that turns this output into that on a training sample.
     alignment : float
         Overlap of the spike with the teacher.
+    labels : LabelsAtNodes, optional
+        Where the nodes resolve both directions. Then there is no slope. Without it the label follows from kappa and t.
     """
 
     kappa: Array
@@ -62,11 +81,12 @@ class OutputLaw:
     variance: Array
     leverage: Array
     alignment: float
+    labels: LabelsAtNodes | None = None
 
     def parts(self) -> Iterator[OutputLaw]:
         """Yield a few nodes at a time, to keep the averages over them in the processor's cache."""
         for start in range(0, len(self.kappa), _NODES_AT_ONCE):
-            cut = slice(start, start + _NODES_AT_ONCE)
+            cut, labels = slice(start, start + _NODES_AT_ONCE), self.labels
             yield OutputLaw(
                 self.kappa[cut],
                 self.mean[cut],
@@ -74,6 +94,7 @@ class OutputLaw:
                 self.variance[cut],
                 self.leverage[cut],
                 self.alignment,
+                None if labels is None else LabelsAtNodes(labels.mean[cut], labels.hidden[cut]),
             )
 
 
@@ -192,7 +213,11 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     turns = _PANEL * np.hypot(rest, own) * spread / np.maximum(np.abs(slope), 1e-12)
     z, weight = _rule((ends - centre) / spread, min(loss.function.width / float(spread.max()), float(turns.min())))
     known = slope / spread * sign * z
-    chance, slope = _chance(labels.link, law.alignment * law.kappa, across, known, rest)
+    if law.labels is None:
+        chance, slope = _chance(labels.link, law.alignment * law.kappa, across, known, rest)
+    else:
+        # What is unresolved of a steep chance may be more than one at a node.
+        chance, slope = np.clip(law.labels.mean, -1, 1)[:, None, None], np.zeros(1)
     return _Samples(
         argument=centre + spread * z,
         sign=sign,
@@ -292,13 +317,18 @@ def _averaged(mean: ScalarFunction, scale: float, step: float, half: int) -> Arr
 
 def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     """Nodes (kappa, t, residual): given t the residual is Gaussian, noise and output together."""
-    teacher = labels.link
-    across = math.sqrt(max(1 - law.alignment**2, 0.0))
-    centre = law.alignment * law.kappa[:, None]
-    kinks = np.array([kink for kink in teacher.kinks if abs(kink) < 2 * _RANGE and across > 0])
-    t, t_weight = _rule((kinks - centre) / max(across, NOTHING), teacher.pole_distance / max(across, 1e-12))
-    mean = np.asarray(teacher(centre + across * t)) - law.mean[:, None] - law.slope[:, None] * t
-    spread = np.sqrt(law.variance + labels.noise**2)[:, None, None]
+    noise: Array | float = labels.noise**2
+    if law.labels is None:
+        teacher = labels.link
+        across = math.sqrt(max(1 - law.alignment**2, 0.0))
+        centre = law.alignment * law.kappa[:, None]
+        kinks = np.array([kink for kink in teacher.kinks if abs(kink) < 2 * _RANGE and across > 0])
+        t, t_weight = _rule((kinks - centre) / max(across, NOTHING), teacher.pole_distance / max(across, 1e-12))
+        mean = np.asarray(teacher(centre + across * t)) - law.mean[:, None] - law.slope[:, None] * t
+    else:
+        t, t_weight = np.zeros((1, 1)), np.ones((1, 1))
+        mean, noise = (law.labels.mean - law.mean)[:, None], noise + law.labels.hidden
+    spread = np.sqrt(law.variance + noise)[:, None, None]
     ends = loss.function.breakpoints(law.leverage)[:, None, :] - mean[:, :, None]
     z, z_weight = _rule(ends / spread, loss.function.width / float(spread.max()))
     weight = t_weight[:, :, None] * z_weight

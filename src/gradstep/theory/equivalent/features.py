@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermevander
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
@@ -20,13 +19,20 @@ from gradstep.gaussian import (
     ScalarFunction,
     Smoothed,
     gaussian_rule,
-    hermite_rule,
     smoothed,
     structure,
     trapezoidal_rule,
 )
-from gradstep.gaussian.panels import legendre_rule
-from gradstep.gaussian.quadrature import THINNING, gaussian_density
+from gradstep.gaussian.quadrature import THINNING
+from gradstep.theory.equivalent.along_rest import (
+    AlongRest,
+    on_a_lattice,
+    on_either_side,
+    on_the_whole_line,
+    teacher_along_rest,
+    turns,
+)
+from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
 
@@ -105,10 +111,12 @@ class ConditionalFeatures:
         return mean / weight, slope / weight
 
 
-#: Largest and least length of a panel in the coordinate along the teacher's rest, and its nodes.
-_PANEL, _PANEL_LEAST, _PANEL_NODES = 0.95, 0.1, 12
-#: Nodes along the teacher's rest for each of kappa, of neurons that are hardly curved along it, at a refinement of one.
-_ACROSS = 13.0
+#: Nodes along the teacher's rest for each of kappa, of neurons that are hardly curved along it, at a refinement of one:
+#: for the square loss, and for others on one side of a kink of the labels; and distance of these for smooth labels.
+_ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 8.0, 0.54
+#: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
+#: over the groups, take less time.
+_DIMENSION, _FEW = 1e-5, 0.5
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
@@ -303,7 +311,7 @@ def conditional_features(
     refine: float = 1,
     dimension: float = np.inf,
     *,
-    whole_line: bool = False,
+    any_loss: bool = False,
     plane: bool = False,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
@@ -320,8 +328,9 @@ def conditional_features(
         Multiplies the resolution in kappa.
     dimension : float
         Sets how much the length of an input fluctuates (default: not at all).
-    whole_line : bool
-        Whether the nodes of an odd activation are kept on either side of zero.
+    any_loss : bool
+        Whether the nodes serve losses other than the square: those of an odd activation on either side of zero, and
+        those along the teacher's rest on either side of its kinks.
     plane : bool
         Whether the teacher's rest is resolved too.
 
@@ -341,25 +350,36 @@ def conditional_features(
     kappa, weight = kappa_rule(activation, teacher, groups, alignment, coarser * refine)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
+    finer = refine * _finer(groups.rest, groups) if plane else 0.0
+    if plane and any_loss:
+        across = _of_any_loss(teacher, alignment, kappa, finer)
+        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
-        across = math.ceil(_ACROSS * refine * _finer(groups.rest, groups))
-        known = _along_rest(teacher, alignment, kappa, across)
+        known = teacher_along_rest(teacher, alignment, kappa, math.ceil(_ACROSS * finer))
     square = target.second_moment
-    if activation.parity == "odd" and not whole_line:
+    if activation.parity == "odd" and not any_loss:
         # Features only see the part that is odd under a change of sign of both coordinates.
         half, sign = kappa > 0, (-1.0) ** np.arange(len(known))[:, None]
         known = ((known - sign * known[:, ::-1]) / 2)[:, half]
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
     if plane:
-        radius = _reach(teacher) - _LESS_IN_PLANE
-        return _in_plane(activation, groups, dimension, kappa, weight, known, square, radius)
+        across = on_the_whole_line(known, square)
+        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     row, length = row_features(activation, groups, kappa, dimension)
     h0, h1 = known
     tables = row.mean, row.slope, row.residual_variance, h0, h1, square, length
     return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
+
+
+def _of_any_loss(teacher: ScalarFunction, alignment: float, kappa: NDArray[np.float64], finer: float) -> AlongRest:
+    """Return the nodes along the teacher's rest for a loss that asks for the law of the labels."""
+    ends = turns(teacher, alignment)
+    if ends.size:
+        return on_either_side(teacher, alignment, kappa, ends, math.ceil(_ON_A_SIDE * finer))
+    return on_a_lattice(teacher, alignment, kappa, _LATTICE_STEP / finer)
 
 
 def _in_plane(
@@ -368,53 +388,20 @@ def _in_plane(
     dimension: float,
     kappa: NDArray[np.float64],
     weight: NDArray[np.float64],
-    known: NDArray[np.float64],
-    square: NDArray[np.float64],
+    across: AlongRest,
     radius: float,
 ) -> ConditionalFeatures:
-    """Return tables at nodes of two coordinates, from the teacher's coefficients along its rest and its mean square.
-
-    Nodes beyond the radius are left out.
+    """Return tables at nodes of two coordinates. Nodes beyond the radius are left out.
 
     Docs, "Uniform equivalent", equation (E19).
     """
-    across = len(known)
-    t, share = hermite_rule(across)
-    mean = known.T @ _hermite(t, across)
-    # The fit knows the teacher's projection on polynomials; the rest of it acts as noise.
-    hidden = np.maximum(square - (known**2).sum(axis=0), 0.0)
-    square = (mean**2 + hidden[:, None]).ravel()
-    kappa, t, weight = np.repeat(kappa, across), np.tile(t, len(kappa)), np.outer(weight, share).ravel()
-    near = np.hypot(kappa, t) < radius
-    kappa, t, mean, square = kappa[near], t[near], mean.ravel()[near], square[near]
-    weight = weight[near] / weight[near].sum()
+    kappa = np.broadcast_to(kappa[:, None], across.t.shape)
+    near = (np.hypot(kappa, across.t) < radius) & (across.share > 0)
+    weight = (weight[:, None] * across.share)[near]
+    kappa, t, mean, hidden = (values[near] for values in (kappa, across.t, across.mean, across.hidden))
     _check_resolution(len(kappa), groups, activation)
     row, length = row_features(activation, groups, kappa, dimension, t)
-    tables = row.mean, row.slope, row.residual_variance, mean, np.zeros_like(kappa), square, length
-    return ConditionalFeatures(kappa, weight, *tables, t)
-
-
-def _hermite(t: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Return normalised Hermite polynomials below a degree, shape (count, ...)."""
-    values = hermevander(t, count - 1) / np.sqrt(np.cumprod(np.maximum(np.arange(count), 1.0)))
-    return np.asarray(np.moveaxis(values, -1, 0))
-
-
-def _along_rest(
-    teacher: ScalarFunction, alignment: float, kappa: NDArray[np.float64], count: int
-) -> NDArray[np.float64]:
-    """Return ``E[h_k(t) f*(gamma kappa + rho t)]`` for the normalised Hermite polynomials, shape (count, nodes).
-
-    By Gauss-Legendre rules on panels in ``t`` that end at the teacher's kinks, which are elsewhere for each kappa.
-    """
-    rest = np.sqrt(1 - alignment**2)
-    panel = np.clip(teacher.pole_distance / rest, _PANEL_LEAST, _PANEL)
-    ends = np.tile(np.arange(-_RANGE, _RANGE + panel, panel), (len(kappa), 1))
-    kinks = [np.clip((kink - alignment * kappa) / rest, ends[0, 0], ends[0, -1]) for kink in teacher.kinks]
-    ends = np.sort(np.concatenate([ends, *(kink[:, None] for kink in kinks)], axis=1), axis=1)
-    x, weight = legendre_rule(_PANEL_NODES)
-    half = np.diff(ends)[..., None] / 2
-    t = ends[:, :-1, None] + half * (1 + x)
-    values = np.asarray(teacher(alignment * kappa[:, None, None] + rest * t))
-    values = values * half * weight * gaussian_density(t)
-    return np.asarray((_hermite(t, count) * values).sum(axis=(-2, -1)))
+    left, right, _ = scaled_factors(row.slope, _DIMENSION)
+    slope = left @ right if left.shape[1] < _FEW * len(left) else row.slope
+    tables = row.mean, slope, row.residual_variance, mean, np.zeros_like(kappa), mean**2 + hidden, length
+    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, t)

@@ -61,8 +61,10 @@ _ROUNDING = 1e-14
 _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
-#: Groups from which a product of slopes is worth looking for.
-_WORTH_FACTORS = 40
+#: Groups, or nodes, from which a product of slopes is worth looking for.
+_WORTH_FACTORS, _WORTH_AT_NODES = 40, 400
+#: Largest density of a group over the smallest, at which products of factors lose three digits at most.
+_ALIKE = 1e6
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
@@ -148,11 +150,16 @@ class LeverageTable:
         right to rounding relative to its group's: a group of small slopes has a large resolvent, and counts as much as
         the others.
         """
-        groups = self.slope.shape[1]
-        if groups < _WORTH_FACTORS:
+        groups, nodes = self.slope.shape[1:]
+        if groups < _WORTH_FACTORS and nodes < _WORTH_AT_NODES:
             return None
         left, right, _ = scaled_factors(self.slope, _DIMENSION)
         return None if left.shape[2] > _FEW * groups else (left, right)
+
+    def alike(self, density: _Array) -> tuple[_Array, _Array] | None:
+        """Return the factors where the groups' densities are so near each other that their products keep the digits."""
+        size = np.abs(density)
+        return self.factors if size.max() < _ALIKE * size.min() else None
 
     def mixed(self, values: _Array) -> _Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
@@ -302,7 +309,8 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
         inverse, dressed = _stably_dressed(columns, sample_weight)
     else:
         inverse = undamped(table, root, sample_weight, linear_gain)
-        dressed = inverse @ columns
+        factors = table.alike(density)
+        dressed = inverse @ columns if factors is None else _dressed(factors, root, inverse)
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
     gain = table.mixed(columns * dressed) + variance
@@ -368,6 +376,12 @@ def _taken(factors: tuple[_Array, _Array], root: _Array, sample_weight: _Array) 
     matrices = weighed.mT @ weighed
     matrices += identity(matrices.shape[-1])
     return weighed, inverses(matrices)
+
+
+def _dressed(factors: tuple[_Array, _Array], root: _Array, inverse: _Array) -> _Array:
+    """Return the products of matrices with ``D^1/2 g1``, by way of the few dimensions of the slopes."""
+    left, right = factors
+    return np.asarray(inverse @ (root[..., None] * left[:, None]) @ right[:, None])
 
 
 class Undamped(NamedTuple):
@@ -533,6 +547,11 @@ class SymmetricPairs(NamedTuple):
     second: NDArray[np.intp]
     double: _Array
 
+    @staticmethod
+    def number(count: int) -> int:
+        """Return how many products a number of components has."""
+        return count * (count + 1) // 2
+
     @classmethod
     def among(cls, count: int) -> SymmetricPairs:
         """Return the pairs of a number of components."""
@@ -555,25 +574,47 @@ def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes."""
     batch, groups, nodes = point.variance.shape
     classes = table.profile.shape[1]
-    few = groups * (groups + 1) // 2 < nodes
+    columns, dressed = point.columns, point.dressed
+    if (factors := table.alike(point.density)) is not None:
+        left, right = factors
+        weighed = np.sqrt(point.density[:, None] * table.profile)[..., None] * left[:, None]
+        form = weighed.mT @ (point.inverse @ weighed)
+        count = form.shape[-1]
+        products = SymmetricPairs.number(count)
+        if products * (products + nodes) < classes * count * nodes:
+            return _square_of_form(table, form, right)
+        columns, dressed = np.broadcast_to(right[:, None], (batch, classes, *right.shape[1:])), form @ right[:, None]
+    few = SymmetricPairs.number(groups) < nodes
     if classes * nodes**2 > _CLASSES_AT_ONCE and not few:
         found = np.zeros((batch, nodes, nodes), dtype=point.columns.dtype)
         for index in range(classes):
-            pairs = point.columns[:, index].mT @ point.dressed[:, index]
+            pairs = columns[:, index].mT @ dressed[:, index]
             np.square(pairs, out=pairs)
             pairs *= table.share[:, index, None, None]
             found += pairs
         return found
     if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes or not few:
-        pairs = point.columns.mT @ point.dressed
+        pairs = columns.mT @ dressed
         # In place: new memory costs more.
         return table.mixed(np.square(pairs, out=pairs))
-    # Many nodes and few groups: the squares of all classes are one form in the products of two slopes. With more
-    # products than nodes that form would not fit into the memory.
-    products, root = SymmetricPairs.among(groups), np.sqrt(point.density[:, None] * table.profile)
-    form = table.mixed(products.square(root[..., None] * point.inverse * root[..., None, :]))
-    slopes = products.of(table.slope)
-    return np.asarray(slopes.mT @ form @ slopes)
+    root = np.sqrt(point.density[:, None] * table.profile)
+    return _square_of_form(table, root[..., None] * point.inverse * root[..., None, :], table.slope)
+
+
+def _square_of_form(table: LeverageTable, forms: _Array, slopes: _Array) -> _Array:
+    """Return the squares of forms in two slopes, averaged over the classes, as one form in the products of two slopes.
+
+    With more products than nodes that form would not fit into the memory.
+
+    Parameters
+    ----------
+    table : LeverageTable
+    forms : ndarray, shape (batch, classes, slopes, slopes)
+    slopes : ndarray, shape (1 or batch, slopes, nodes)
+    """
+    products = SymmetricPairs.among(slopes.shape[1])
+    found = products.of(slopes)
+    return np.asarray(found.mT @ table.mixed(products.square(forms)) @ found)
 
 
 def couplings(table: LeverageTable, point: Leverage) -> _Array:

@@ -169,7 +169,7 @@ def stepped_networks(
     constant: float | None = None,
     *,
     fold: bool = True,
-    whole_line: bool = False,
+    any_loss: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
     plane: bool = False,
 ) -> tuple[tuple[float, SteppedNetwork], ...]:
@@ -189,8 +189,9 @@ def stepped_networks(
         Constant of an initial output of order one (`gradstep.theory.step.own_output.output_constants`).
     fold : bool, optional
         Whether an odd activation has one group of neurons for a row and its opposite.
-    whole_line : bool, optional
-        Whether the nodes of kappa of an odd activation are kept on either side of zero.
+    any_loss : bool, optional
+        Whether the nodes serve losses other than the square, see
+        `gradstep.theory.equivalent.features.conditional_features`.
     regrouped : callable, optional
         Returns other groups for those found.
     plane : bool, optional
@@ -222,13 +223,15 @@ def stepped_networks(
             if part > 0:
                 tables = tables_of(
                     problem, step.resolved, sizes, rows, bulk, refine,
-                    fold=fold, whole_line=whole_line, regrouped=regrouped, resolve=resolve,
+                    fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
                 found.append((weight * part, network))
         if in_plane > 0:
             # There a readout always has nodes of its own.
-            tables = _tables_in_plane(problem, step.resolved, sizes, refine)
+            tables = _tables_in_plane(
+                problem, step.resolved, sizes, refine, fold=fold, any_loss=any_loss, regrouped=regrouped
+            )
             network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, True, tables)
             found.append((weight * in_plane, network))
     return tuple(found)
@@ -243,7 +246,7 @@ def tables_of(
     refine: float = 1,
     *,
     fold: bool = True,
-    whole_line: bool = False,
+    any_loss: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
     resolve: bool | None = None,
 ) -> Tables:
@@ -257,19 +260,30 @@ def tables_of(
     effective = sizes.d if step.correlated is None else sizes.d / step.correlated.spectrum.moment(2)
     dimension = length_dimension(problem.activation, rows, effective)
     features = conditional_features(
-        problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, whole_line=whole_line
+        problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 
 
-def _tables_in_plane(problem: Problem, step: StepStatistics, sizes: Sizes[float], refine: float) -> Tables:
+def _tables_in_plane(
+    problem: Problem,
+    step: StepStatistics,
+    sizes: Sizes[float],
+    refine: float,
+    *,
+    fold: bool,
+    any_loss: bool,
+    regrouped: Callable[[Groups], Groups] | None,
+) -> Tables:
     """Return tables with features resolved along the spike and along the teacher's rest.
 
     Docs, "Uniform equivalent", equation (E19).
     """
-    odd, refine = problem.activation.parity == "odd", _COARSER * refine
+    odd, refine = fold and problem.activation.parity == "odd", _COARSER * refine
     # More values of a Gaussian readout than these, which are right to 3e-4, would take minutes.
     along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(refine, _COARSER), resolve=True)
+    if regrouped is not None:
+        along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
     groups, bulk = groups_in_plane(along, bulk, sizes.d)
@@ -280,6 +294,7 @@ def _tables_in_plane(problem: Problem, step: StepStatistics, sizes: Sizes[float]
         step.alignment,
         refine,
         length_dimension(problem.activation, "network", sizes.d),
+        any_loss=any_loss,
         plane=True,
     )
     return Tables(features, groups, bulk)

@@ -1,0 +1,239 @@
+"""Nodes of the coordinate along the teacher's rest, for each node of kappa, and the teacher at them.
+
+The square loss asks for the teacher's projection on polynomials only, and the Gauss-Hermite rule has the fewest nodes.
+Other losses ask for the law of the label at each node, and turn it into pulls that bend over shorter lengths. Where the
+teacher jumps or bends, each side has nodes of its own, so that a node has one label.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermevander
+from numpy.typing import NDArray
+
+from gradstep.gaussian import ScalarFunction, hermite_rule
+from gradstep.gaussian.panels import legendre_rule
+from gradstep.gaussian.quadrature import gaussian_density
+
+__all__ = ["AlongRest", "on_a_lattice", "on_either_side", "on_the_whole_line", "teacher_along_rest", "turns"]
+
+Array = NDArray[np.float64]
+
+#: Reach in standard deviations.
+_RANGE = 7.6
+#: Largest and least length of a panel in the coordinate along the teacher's rest, and its nodes.
+_PANEL, _PANEL_LEAST, _PANEL_NODES = 0.95, 0.1, 12
+#: Distance of the teacher's poles, in the coordinate along its rest, below which each change of its sign has nodes of
+#: its own; and how far these reach, in units of that distance.
+_STEEP, _WIDE = 0.7, 2.5
+#: Reach of the lattice.
+_LATTICE = 5.4
+#: Where a steep teacher may change its sign.
+_PLACES = np.linspace(-9.0, 9.0, 3601)
+#: Probability of a side that is left out, and power of it by which the nodes of a side become fewer.
+_NONE, _FEWER = 1e-12, 0.1
+
+
+class AlongRest(NamedTuple):
+    """Nodes along the teacher's rest, shape (kappas, nodes).
+
+    Attributes
+    ----------
+    t, share : ndarray
+        Coordinates and their probabilities given kappa. A share of zero is that of no node.
+    mean, hidden : ndarray
+        Teacher at the nodes, and the mean square of what the nodes do not resolve of it.
+    """
+
+    t: Array
+    share: Array
+    mean: Array
+    hidden: Array
+
+
+def on_the_whole_line(known: Array, square: Array) -> AlongRest:
+    """Return the nodes of the Gauss-Hermite rule, as many as there are coefficients.
+
+    Parameters
+    ----------
+    known : ndarray, shape (nodes, kappas)
+        Coefficients of the teacher, see `teacher_along_rest`.
+    square : ndarray, shape (kappas,)
+        Mean square of the teacher.
+
+    Returns
+    -------
+    AlongRest
+    """
+    count = len(known)
+    t, share = hermite_rule(count)
+    # The fit knows the teacher's projection on polynomials; the rest of it acts as noise.
+    hidden = np.maximum(square - (known**2).sum(axis=0), 0.0)
+    t, share, hidden = np.broadcast_arrays(t, share, hidden[:, None])
+    return AlongRest(t, share, known.T @ _hermite(t[0], count), hidden)
+
+
+def _hermite(t: Array, count: int) -> Array:
+    """Return normalised Hermite polynomials below a degree, shape (count, ...)."""
+    values = hermevander(t, count - 1) / np.sqrt(np.cumprod(np.maximum(np.arange(count), 1.0)))
+    return np.asarray(np.moveaxis(values, -1, 0))
+
+
+def teacher_along_rest(teacher: ScalarFunction, alignment: float, kappa: Array, count: int) -> Array:
+    """Return ``E[h_k(t) f*(gamma kappa + rho t)]`` for the normalised Hermite polynomials, shape (count, nodes).
+
+    By Gauss-Legendre rules on panels in ``t`` that end at the teacher's kinks, which are elsewhere for each kappa.
+    """
+    rest = np.sqrt(1 - alignment**2)
+    panel = _panel(teacher, rest)
+    ends = np.tile(np.arange(-_RANGE, _RANGE + panel, panel), (len(kappa), 1))
+    kinks = [np.clip((kink - alignment * kappa) / rest, ends[0, 0], ends[0, -1]) for kink in teacher.kinks]
+    ends = np.sort(np.concatenate([ends, *(kink[:, None] for kink in kinks)], axis=1), axis=1)
+    x, weight = legendre_rule(_PANEL_NODES)
+    half = np.diff(ends)[..., None] / 2
+    t = ends[:, :-1, None] + half * (1 + x)
+    values = np.asarray(teacher(alignment * kappa[:, None, None] + rest * t))
+    values = values * half * weight * gaussian_density(t)
+    return np.asarray((_hermite(t, count) * values).sum(axis=(-2, -1)))
+
+
+def _panel(teacher: ScalarFunction, rest: float) -> float:
+    """Return the length of a panel on which a polynomial stands for the teacher."""
+    return float(np.clip(teacher.pole_distance / rest, _PANEL_LEAST, _PANEL))
+
+
+def on_a_lattice(teacher: ScalarFunction, alignment: float, kappa: Array, step: float) -> AlongRest:
+    """Return nodes at equal distances, shifted by half of it from one kappa to the next.
+
+    What a loss makes of a smooth teacher turns faster than the teacher. A trapezoidal rule sees functions that are
+    smooth over its step, and the leading error of these changes its sign with the shift.
+
+    Parameters
+    ----------
+    teacher : ScalarFunction
+    alignment : float
+    kappa : ndarray, shape (kappas,)
+    step : float
+        Distance of the nodes.
+
+    Returns
+    -------
+    AlongRest
+    """
+    count = math.ceil(_LATTICE / step)
+    shift = np.where(np.arange(len(kappa)) % 2, 0.75, 0.25)[:, None]
+    t = np.asarray(step * (np.arange(-count, count) + shift), dtype=np.float64)
+    density = gaussian_density(t)
+    mean = np.asarray(teacher(alignment * kappa[:, None] + np.sqrt(1 - alignment**2) * t))
+    return AlongRest(t, density / density.sum(axis=1, keepdims=True), mean, np.zeros_like(t))
+
+
+def turns(teacher: ScalarFunction, alignment: float) -> Array:
+    """Return the teacher's kinks, and the ends of the intervals in which it changes its sign if it does so steeply.
+
+    Parameters
+    ----------
+    teacher : ScalarFunction
+    alignment : float
+        Overlap of the spike with the teacher, below one.
+
+    Returns
+    -------
+    ndarray, shape (points,)
+        Values of the teacher's argument.
+    """
+    kinks = np.array(teacher.kinks)
+    if teacher.pole_distance >= _STEEP * np.sqrt(1 - alignment**2):
+        return kinks
+    values = np.asarray(teacher(_PLACES))
+    before = np.flatnonzero(np.diff(values > 0))
+    step = _PLACES[before + 1] - _PLACES[before]
+    zeros = _PLACES[before] + step * values[before] / (values[before] - values[before + 1])
+    width = _WIDE * teacher.pole_distance
+    return np.union1d(kinks, np.concatenate([zeros - width, zeros + width]))
+
+
+def on_either_side(teacher: ScalarFunction, alignment: float, kappa: Array, ends: Array, count: int) -> AlongRest:
+    """Return Gaussian rules of the pieces of a normal law between points.
+
+    The rule of a piece comes from its orthogonal polynomials, made by Lanczos' method on a fine rule. The teacher at
+    the nodes is its projection on the same polynomials.
+
+    Parameters
+    ----------
+    teacher : ScalarFunction
+    alignment : float
+    kappa : ndarray, shape (kappas,)
+    ends : ndarray, shape (points,)
+        Of the pieces, as values of the teacher's argument.
+    count : int
+        Nodes of a piece of probability one; those of less have fewer.
+
+    Returns
+    -------
+    AlongRest
+    """
+    rest = np.sqrt(1 - alignment**2)
+    places = np.clip((np.sort(ends) - alignment * kappa[:, None]) / rest, -_RANGE, _RANGE)
+    edges = np.pad(places, ((0, 0), (1, 1)), constant_values=((0, 0), (-_RANGE, _RANGE)))
+    panels = int(np.ceil(2 * _RANGE / _panel(teacher, rest)))
+    nodes, weight = legendre_rule(_PANEL_NODES)
+    x = ((2 * np.arange(panels) + 1)[:, None] + nodes).ravel() / panels - 1
+    half, middle = np.diff(edges)[..., None] / 2, (edges[:, 1:] + edges[:, :-1])[..., None] / 2
+    t = middle + half * x
+    density = half * np.tile(weight / panels, panels) * gaussian_density(t)
+    mass = density.sum(axis=-1)
+    values = np.asarray(teacher(alignment * kappa[:, None, None] + rest * t))
+    # A piece of no length has no law: any will do.
+    law = np.where(mass[..., None] > _NONE, density, 1.0)
+    law /= law.sum(axis=-1, keepdims=True)
+    jacobi, known = _orthogonal(x, law, values, count)
+    square = (law * values**2).sum(axis=-1)
+    of_piece = np.clip(np.ceil(count * mass**_FEWER), 1, count)
+    found = np.zeros((4, *mass.shape, count))
+    for size in range(1, count + 1):
+        here = (of_piece == size) & (mass > _NONE)
+        place, vectors = np.linalg.eigh(jacobi[here][:, :size, :size])
+        first, coefficients = vectors[:, 0], known[here][:, :size]
+        found[0, here, :size] = middle[here] + half[here] * place
+        found[1, here, :size] = mass[here][:, None] * first**2
+        found[2, here, :size] = np.vecmat(coefficients, vectors) / first
+        found[3, here, :size] = np.maximum(square[here] - (coefficients**2).sum(axis=-1), 0.0)[:, None]
+    return AlongRest(*found.reshape(4, len(kappa), -1))
+
+
+def _orthogonal(x: Array, law: Array, values: Array, count: int) -> tuple[Array, Array]:
+    """Return the Jacobi matrices of laws on points, and the projections of values on their orthogonal polynomials.
+
+    Parameters
+    ----------
+    x : ndarray, shape (points,)
+    law, values : ndarray, shape (..., points)
+        Probabilities, and values.
+    count : int
+        Number of polynomials.
+
+    Returns
+    -------
+    ndarray, shape (..., count, count)
+    ndarray, shape (..., count)
+    """
+    root = np.sqrt(law)
+    basis = [root]
+    matrices, known = np.zeros((*law.shape[:-1], count, count)), np.empty((*law.shape[:-1], count))
+    for degree in range(count):
+        last = basis[-1]
+        known[..., degree] = np.vecdot(last, root * values)
+        following = x * last
+        matrices[..., degree, degree] = np.vecdot(last, following)
+        if degree + 1 < count:
+            # Orthogonal to all, not only to the last two: rounding would bring the others back.
+            for other in (*basis, *basis):
+                following = following - np.vecdot(other, following)[..., None] * other
+            size = np.linalg.norm(following, axis=-1)
+            matrices[..., degree, degree + 1] = matrices[..., degree + 1, degree] = size
+            basis.append(following / size[..., None])
+    return matrices, known

@@ -46,5 +46,20 @@ def test_few_nodes_of_a_small_noise_are_enough(teacher, deviation, ratio):
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
-def test_noise_that_is_not_small_has_as_many_nodes_as_ever():
-    assert noise_nodes(0.01, 1.0) == noise_nodes(0.01, 0.99) == noise_nodes(0.2, 0.1) == 20
+def test_noise_that_is_not_small_has_as_many_nodes_as_the_samples_need():
+    assert noise_nodes(0.01, 0.69) == noise_nodes(0.2, 0.1) == 20
+    assert noise_nodes(0.01, 0.71) == noise_nodes(0.5, 1.49) == 40
+    assert noise_nodes(0.01, 1.51) == noise_nodes(0.5, 30.0) == 80
+
+
+@pytest.mark.parametrize("ratio", [1.0, 2.5])
+def test_few_samples_of_the_step_need_more_nodes(ratio):
+    """Near the real axis, where rows have their poles of which the step adds much."""
+    function, points = scalar_function("sin(x)"), np.linspace(-1, 1, 5) + 0.4j * (1 + ratio)
+    found = []
+    for nodes in (20, noise_nodes(0.7, ratio), 320):
+        law = residual_law(function, 0.0, 1.0, nodes)
+        found.append(WeightedSamples(law, law.residual, ratio).transform(points))
+    few, enough, many = found
+    np.testing.assert_allclose(enough, many, rtol=1e-6)
+    assert np.abs(few / many - 1).max() > 1e-5

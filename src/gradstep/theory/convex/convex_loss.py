@@ -351,10 +351,11 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
 def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
     """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
     unit = math.sqrt(float(smoothed(labels.link, 0.0, 1.0).second_moment) + labels.noise**2)
-    # A ridge needs no fields, and of groups that are nearly alike these have fewer digits.
-    features, fields = network.tables.features, not _is_ridge(penalty)
+    features, in_plane = network.tables.features, network.tables.in_plane
+    # A ridge needs no fields, and those of the many groups in a plane, which are nearly alike, have fewer digits.
+    fields = not (in_plane and _is_ridge(penalty))
     ones, known = np.ones_like(features.kappa), None
-    if network.tables.in_plane:
+    if in_plane:
         known = LabelsAtNodes(features.teacher_mean, features.teacher_square - features.teacher_mean**2)
     output = OutputLaw(features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment, known)
     none, quadratic = np.zeros_like(network.tables.groups.weight), _ridge(network)

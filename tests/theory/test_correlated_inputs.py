@@ -181,6 +181,7 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
     ("function", "changes", "field"),
     [
         (gs.predict_spread, {"damping": 1.0}, "damping"),
+        (gs.predict, {"damping": 1.0, "inputs": None, "d": 7}, "d"),
         (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),
         (gs.predict, {"output_scale": "1/sqrt(N)"}, "output_scale"),

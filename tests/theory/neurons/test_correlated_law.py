@@ -124,12 +124,15 @@ def test_drawn_matrices_along_a_turned_gradient(stretch):
     law = replace(law, turn=turn)
     rows = StretchedLaw(law, stretch, stretch, t) if stretch else CorrelatedLaw(law, t)
     upper, z = np.triu_indices(3), Z[1:]
+    # Of an odd activation rows have nothing along the vectors in places 1 and 3.
+    places, others = slice(None, None, 1 if stretch else 2), rows.others(z, np.eye(3))
     expected = np.array([*rows.between(z, np.eye(3))[0], rows.average(np.eye(3))])[:, *upper].ravel()
+    expected_others = np.array([others.plain, *others.resolved])[..., places]
     sizes = inputs.counts(d)
     c, signal, noise = (np.repeat(each, sizes) for each in (inputs.eigenvalues, *turn))
     teacher = np.zeros(d)
     teacher[np.cumsum(sizes) - 1] = np.sqrt(inputs.teacher)
-    random, found = np.random.default_rng(4), []
+    random, found, found_others = np.random.default_rng(4), [], []
     for _ in range(draws):
         x = random.standard_normal((count, d))
         u = x @ teacher
@@ -138,11 +141,21 @@ def test_drawn_matrices_along_a_turned_gradient(stretch):
         vectors = np.stack([teacher, c * signal * teacher, c * noise * rest], axis=1)
         made = np.diag(c) + t * c[:, None] * ((x.T * (r**2 / law.law.square)) @ x / count) * c
         # L C L^T with L = 1 + k C B.
-        left = np.eye(d) + stretch * c[:, None] * ((x.T * r) @ x / count)
+        by_samples = c[:, None] * ((x.T * r) @ x / count)
+        left = np.eye(d) + stretch * by_samples
         made += (left * c) @ left.T - np.diag(c)
-        between = [vectors.T @ np.linalg.solve(made - point * np.eye(d), vectors) for point in z]
+        g, h, cubes = (c * (x.T @ r**power / count) for power in (1, 2, 3))
+        by_power = np.stack([g, by_samples @ g, h, by_samples @ h, cubes], axis=1)[:, places]
+        resolved = [np.linalg.solve(made - point * np.eye(d), vectors).T for point in z]
+        between = [each @ vectors for each in resolved]
         found.append(np.array([*between, vectors.T @ made @ vectors])[:, *upper].ravel())
-    found = np.array(found)
+        found_others.append([each @ by_power for each in (vectors.T, *resolved)])
+    found, found_others = np.array(found), np.array(found_others)
+    # Of the largest of each kind: a third power of the residual has few samples.
+    allowed = 0.01 * np.abs(expected_others).max(axis=1, keepdims=True)
+    for part in (np.real, np.imag):
+        mean, error = part(found_others).mean(axis=0), part(found_others).std(axis=0, ddof=1) / np.sqrt(draws)
+        assert np.all(np.abs(mean - part(expected_others)) < 4 * error + allowed)
     for part in (np.real, np.imag):
         mean, error = part(found).mean(axis=0), part(found).std(axis=0, ddof=1) / np.sqrt(draws)
         off = np.abs(mean - part(expected))

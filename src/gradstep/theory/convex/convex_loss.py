@@ -107,7 +107,7 @@ class ConvexPrediction:
     active_fraction : float
         Share of the weights that are not zero: one unless the penalty has a kink at zero.
     kappa, learned : ndarray, shape (nodes,)
-        Projections on the spike, and the mean output given them.
+        Projections on the spike, and the mean output given them, also over a second direction that is resolved.
     residual : float
         Largest relative residual of the equations, at most 1e-9.
     sweeps : int
@@ -351,10 +351,11 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
 def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
     """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
     unit = math.sqrt(float(smoothed(labels.link, 0.0, 1.0).second_moment) + labels.noise**2)
-    # A ridge does not ask for the fields, which groups that are nearly alike have with fewer digits.
-    features, fields = network.tables.features, not _is_ridge(penalty)
+    features, in_plane = network.tables.features, network.tables.in_plane
+    # A ridge needs no fields, and those of the many groups in a plane, which are nearly alike, have fewer digits.
+    fields = not (in_plane and _is_ridge(penalty))
     ones, known = np.ones_like(features.kappa), None
-    if network.tables.in_plane:
+    if in_plane:
         known = LabelsAtNodes(features.teacher_mean, features.teacher_square - features.teacher_mean**2)
     output = OutputLaw(features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment, known)
     none, quadratic = np.zeros_like(network.tables.groups.weight), _ridge(network)

@@ -41,7 +41,7 @@ _TAIL, _MOST_COMMON, _LEVELS, _COMMON_STEP = 8.8, 1024, 4, 0.55
 
 @dataclass(frozen=True)
 class LabelsAtNodes:
-    """The labels at nodes that resolve both directions, on which all of the label depends but its noise.
+    """The labels at nodes that resolve both directions. Such a node determines a label up to its noise.
 
     Docs, "Convex losses", equation (P4a).
 
@@ -72,7 +72,7 @@ class OutputLaw:
     alignment : float
         Overlap of the spike with the teacher.
     labels : LabelsAtNodes, optional
-        Where the nodes resolve both directions. Then there is no slope. Without it the label follows from kappa and t.
+        Given where the nodes resolve both directions, and `slope` is zero. Otherwise labels follow from kappa and t.
     """
 
     kappa: Array
@@ -216,7 +216,7 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     if law.labels is None:
         chance, slope = _chance(labels.link, law.alignment * law.kappa, across, known, rest)
     else:
-        # What is unresolved of a steep chance may be more than one at a node.
+        # The projection of a steep chance on polynomials may be beyond one at a node.
         chance, slope = np.clip(law.labels.mean, -1, 1)[:, None, None], np.zeros(1)
     return _Samples(
         argument=centre + spread * z,

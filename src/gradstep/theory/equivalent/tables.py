@@ -306,6 +306,9 @@ def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
         return
     largest = float(step.correlated.spectrum.eigenvalue.max())
     if largest > _LARGEST_EIGENVALUE * d:
+        if problem.inputs is None:
+            least = round(1 / _LARGEST_EIGENVALUE)
+            raise InvalidInput("d", problem.d, f"at least {least} for a damped step, in theory")
         allowed = f"eigenvalues of at most d/{round(1 / _LARGEST_EIGENVALUE)}: features bend along directions with more"
         raise InvalidInput("inputs", f"{problem.inputs}, of which the largest is {largest:.3g}", allowed)
 

@@ -508,12 +508,11 @@ def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
     if isinstance(step.correlated, CorrelatedSamples):
         # The plain gradient and the teacher's direction in the inputs' own coordinates.
         known, power = step.correlated, problem.readout.second_moment
-        norm, inverse = (
-            math.sqrt(known.form(1)),
-            float(_Direction(np.ones(2), 0.0, -1.0).power(known.spectrum.eigenvalue) @ known.spectrum.teacher),
-        )
+        norm = math.sqrt(known.form(1))
         gradient = _Direction(np.array([known.linear, 0.0]) / norm, 1 / norm)
-        teacher = _Direction(np.array([1.0, 0.0]) / math.sqrt(inverse), 0.0, -0.5)
+        teacher = teacher._replace(exponent=-0.5)
+        length = math.sqrt(teacher.power(known.spectrum.eigenvalue) ** 2 @ known.spectrum.teacher)
+        teacher = teacher._replace(fixed=teacher.fixed / length)
         taken = step.gain * moments(problem.activation).linear * power
         return _Spike((step.gain * norm) ** 2 * width * power, gradient, gradient, teacher, taken)
     if problem.output_scale == "1/N" or step.spike == 0:

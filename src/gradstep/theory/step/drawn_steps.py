@@ -162,8 +162,8 @@ def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:
 class _DampedNumbers:
     """The same for a damped step in isotropic inputs, whose direction is ``theta``.
 
-    In the order of `covariance`: ``bt.theta``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt, without what
-    it follows ``E r^2``.
+    In the order of `covariance`: ``bt.theta``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt. The last is
+    without what it gains with ``E r^2``.
 
     Attributes
     ----------

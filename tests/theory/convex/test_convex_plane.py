@@ -15,7 +15,7 @@ from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.convex.proximal import LabelsAtNodes, OutputLaw, loss_averages, mean_losses
 from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
-from gradstep.theory.equivalent.along_rest import on_a_lattice, on_either_side, turns
+from gradstep.theory.equivalent.along_rest import breakpoints, on_a_lattice, on_either_side
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss")
 EVEN = gs.Problem(
@@ -122,7 +122,7 @@ def test_the_minimum_grows_with_the_penalty_by_the_penalty(loss, channel):
 def test_nodes_on_either_side_of_a_kink_are_gaussian_rules():
     """Moments of the two parts of a normal law, by partial integration."""
     jump, alignment, kappa = scalar_function("sign(x-0.7)"), 0.6, np.array([-1.3, 0.2, 3.0])
-    found = on_either_side(jump, alignment, kappa, turns(jump, alignment), 5)
+    found = on_either_side(jump, alignment, kappa, breakpoints(jump, alignment), 5)
     assert abs(found.mean[found.share > 0]) == pytest.approx(1)
     assert found.hidden == pytest.approx(0, abs=1e-12)
     end = (0.7 - alignment * kappa) / math.sqrt(1 - alignment**2)
@@ -136,9 +136,9 @@ def test_nodes_on_either_side_of_a_kink_are_gaussian_rules():
 
 def test_a_steep_chance_turns_where_its_sign_does():
     steep = scalar_function("tanh(8*(x**2-1))")
-    ends = turns(steep, 0.5)
+    ends = breakpoints(steep, 0.5)
     assert (ends[::2] + ends[1::2]) / 2 == pytest.approx([-1, 1])
-    assert turns(scalar_function("tanh(x/2)"), 0.5).size == 0
+    assert breakpoints(scalar_function("tanh(x/2)"), 0.5).size == 0
     found = on_either_side(steep, 0.5, np.zeros(1), ends, 6)
     place, density = np.linspace(-8, 8, 40001), norm.pdf(np.linspace(-8, 8, 40001)) * 16 / 40000
     exact = steep(math.sqrt(0.75) * place) * density

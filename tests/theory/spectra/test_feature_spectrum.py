@@ -455,6 +455,7 @@ def test_eigenvalue_along_the_sample_with_the_largest_residual() -> None:
         found.append((np.linalg.eigvalsh(whole[1:, 1:])[-1], by_residual[-1]))
     sample = largest_residual(teacher, 0.0, 0.25, d, count)
     assert sample.residual > 5
+    assert sample.isolated
     for theory, values in zip((sample.squared_weight, sample.weight), np.transpose(found), strict=True):
         # A median: half of the draws are above it. The teacher's own direction is left out of the first.
         assert abs(np.sum(values > theory) - draws / 2) < 3.5 * math.sqrt(draws) / 2
@@ -480,6 +481,26 @@ def test_a_large_residual_makes_an_outlier_of_its_own_in_the_real_network() -> N
 def test_no_sample_stands_out(changes: dict[str, Any]) -> None:
     assert feature_spectrum(UNBOUNDED.replace(**changes)).sample_outlier is None
     assert feature_spectrum(UNBOUNDED, rows="isotropic").sample_outlier is None
+
+
+@pytest.mark.parametrize("teacher", ["sign(x)", "sin(x)", "1+0*x"])
+def test_residuals_that_are_as_large_as_each_other_make_no_outlier(teacher: str) -> None:
+    """After a step with which each sample would make one far above the bulk (105 above 6.6 with signs)."""
+    problem = UNBOUNDED.replace(activation="relu", teacher=teacher, eta=gs.Step(3, 0.5), n=400, readout="constant")
+    assert not largest_residual(problem.link, 0.0, 0.0, problem.d, problem.n_step).isolated
+    spectrum = feature_spectrum(problem)
+    assert len(spectrum.outliers) == 1
+    assert spectrum.sample_outlier is None
+    # The fluctuation of the edge: within a third of it.
+    leading = gs.Network(problem, 0).feature_spectrum(leading=2).leading
+    assert leading[1].eigenvalue < 4 / 3 * spectrum.bulk.edge < leading[0].eigenvalue
+
+
+def test_a_readout_that_is_missing_at_some_points_only_is_no_error() -> None:
+    problem = UNBOUNDED.replace(
+        activation="sin(2*x)", teacher="1+0*x", eta=gs.Step(3, 0.5), n=400, readout="constant", noise=0.5
+    )
+    assert feature_spectrum(problem).outliers == ()
 
 
 # --- search ---

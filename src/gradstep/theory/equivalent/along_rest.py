@@ -18,7 +18,7 @@ from gradstep.gaussian import ScalarFunction, hermite_rule
 from gradstep.gaussian.panels import legendre_rule
 from gradstep.gaussian.quadrature import gaussian_density
 
-__all__ = ["AlongRest", "on_a_lattice", "on_either_side", "on_the_whole_line", "teacher_along_rest", "turns"]
+__all__ = ["AlongRest", "breakpoints", "on_a_lattice", "on_either_side", "on_the_whole_line", "teacher_along_rest"]
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,8 @@ _STEEP, _WIDE = 0.7, 2.5
 _LATTICE = 5.4
 #: Where a steep teacher may change its sign.
 _PLACES = np.linspace(-9.0, 9.0, 3601)
-#: Probability of a side that is left out, and power of it by which the nodes of a side become fewer.
+#: A side of a jump with less probability than the first is left out. The others have as many nodes as their probability
+#: to the second, a power, times the most.
 _NONE, _FEWER = 1e-12, 0.1
 
 
@@ -131,7 +132,7 @@ def on_a_lattice(teacher: ScalarFunction, alignment: float, kappa: Array, step: 
     return AlongRest(t, density / density.sum(axis=1, keepdims=True), mean, np.zeros_like(t))
 
 
-def turns(teacher: ScalarFunction, alignment: float) -> Array:
+def breakpoints(teacher: ScalarFunction, alignment: float) -> Array:
     """Return the teacher's kinks, and the ends of the intervals in which it changes its sign if it does so steeply.
 
     Parameters

@@ -26,11 +26,11 @@ from gradstep.gaussian import (
 from gradstep.gaussian.quadrature import THINNING
 from gradstep.theory.equivalent.along_rest import (
     AlongRest,
+    breakpoints,
     on_a_lattice,
     on_either_side,
     on_the_whole_line,
     teacher_along_rest,
-    turns,
 )
 from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.models import RowLaw
@@ -376,7 +376,7 @@ def conditional_features(
 
 def _of_any_loss(teacher: ScalarFunction, alignment: float, kappa: NDArray[np.float64], finer: float) -> AlongRest:
     """Return the nodes along the teacher's rest for a loss that asks for the law of the labels."""
-    ends = turns(teacher, alignment)
+    ends = breakpoints(teacher, alignment)
     if ends.size:
         return on_either_side(teacher, alignment, kappa, ends, math.ceil(_ON_A_SIDE * finer))
     return on_a_lattice(teacher, alignment, kappa, _LATTICE_STEP / finer)

@@ -383,7 +383,8 @@ class FeatureEquations:
         if missing == 0:
             # Singular vectors keep the digits of weak spikes.
             left, singular, _ = np.linalg.svd(rows, full_matrices=False)
-            return np.concatenate([left, np.zeros((1, left.shape[1]))]), np.square(singular)
+            none = len(rows) + 1 - len(singular)
+            return np.pad(left, ((0, 1), (0, none))), np.pad(np.square(singular), (0, none))
         rows = np.concatenate([rows, np.zeros((1, rows.shape[1]))])
         strengths, vectors = np.linalg.eigh(rows @ rows.T + missing * np.outer(self._readout, self._readout))
         return vectors[:, ::-1], strengths[::-1]
@@ -497,6 +498,8 @@ def _sample_outlier(
         return None
     count = problem.real_sizes().n_step
     sample = largest_residual(problem.link, step.residual_offset, step.residual_noise, equations.dimension + 1, count)
+    if not sample.isolated:
+        return None
     scale = problem.readout.second_moment
     a, a_square = groups.readout * np.sqrt(scale), groups.readout_square * scale
     mean = 1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square

@@ -147,9 +147,9 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float, 
 def noise_nodes(share: float, ratio: float) -> int:
     """Return how many nodes of the noise the laws of isotropic samples need.
 
-    They average ``1 / (1 + phi0 omega m)``, with its pole at a distance of about ``(1 - phi0^1/2) / phi0^1/2`` times
-    the size of a residual, and their own edge is as far from zero. Noise that is small beside both needs few nodes.
-    With few samples the pole is near.
+    The laws average ``1 / (1 + phi0 omega m)`` over the noise in ``omega``. Its pole is at a distance of about
+    ``(1 - phi0^1/2) / phi0^1/2`` times the size of a residual. Noise that is small beside that distance needs few
+    nodes. With few samples in the step the distance is small, and noise needs many.
 
     Parameters
     ----------
@@ -428,11 +428,14 @@ class LargestResidual(NamedTuple):
     squared_weight, weight : float
         Eigenvalues along the sample of the matrices of all samples, weighted by their squared residuals over
         the mean square, and by their residuals.
+    isolated : bool
+        Whether the first of them is above all others. Without it, neither has a meaning.
     """
 
     residual: float
     squared_weight: float
     weight: float
+    isolated: bool
 
 
 def largest_residual(
@@ -442,8 +445,9 @@ def largest_residual(
 
     The matrix :math:`\frac1n\sum_\mu\omega_\mu x_\mu x_\mu^\top` has an eigenvalue
     :math:`\omega(\phi_0+E\,\omega'/(\omega-\omega'))`, :math:`\phi_0=d/n`, along a sample whose weight is far above
-    those of all others, the mean being over these. The largest of ``n`` is at its median where the probability of a
-    larger one is :math:`\log2/n`, the second largest at 1.678 over ``n``.
+    those of all others, the mean being over these. It is isolated where it grows with :math:`\omega`. It does not if
+    many others are about as large, as those of a bounded teacher without noise are. The largest of ``n`` is at its
+    median where the probability of a larger one is :math:`\log2/n`, the second largest at 1.678 over ``n``.
 
     Docs, "Spectra", equation (Z5).
 
@@ -471,6 +475,10 @@ def largest_residual(
     first, second = np.searchsorted(np.cumsum(weight), np.array([math.log(2), 1.678]) / count)
     square = float(weight @ residual**2)
     largest, rest, weight = float(residual[first]), residual[second + 1 :], weight[second + 1 :]
-    by_square = d / count + float(weight @ (rest**2 / (largest**2 - rest**2)))
-    by_residual = d / count + float(weight @ (rest / (largest - rest)))
-    return LargestResidual(largest, largest**2 / square * by_square, largest * by_residual)
+    # Others that are as large make the means infinite.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_square, by_residual = rest**2 / (largest**2 - rest**2), rest / (largest - rest)
+        isolated = bool(weight @ by_square**2 < d / count)
+        along_square = largest**2 / square * (d / count + float(weight @ by_square))
+        along = largest * (d / count + float(weight @ by_residual))
+    return LargestResidual(largest, along_square, along, isolated)

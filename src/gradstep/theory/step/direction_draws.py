@@ -1,6 +1,6 @@
 r"""How the direction of a damped step differs between draws of its samples, in isotropic or correlated inputs.
 
-In whitened inputs the step adds ``theta = P g`` to the rows. Divided by ``1 + delta`` it is the omega that minimises
+In whitened inputs the step adds ``theta = P g`` to the rows. Divided by ``1 + delta`` it is the omega that minimises::
 
     J(s) = (1/n) sum_mu (r_mu - omega.z_mu)^2 + delta omega.C^-1.omega - 2 s_1 bt.omega + s_2 |omega|^2
 

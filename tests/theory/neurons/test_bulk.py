@@ -185,7 +185,8 @@ def test_classes_are_as_fine_as_the_law_is_broad(activation, teacher):
     step = step_statistics(problem, 200, 70, 70)
     groups = neuron_groups(step, problem.readout, 200, odd=activation == "tanh")
     bulk = bulk_law(problem, step, groups, 200, 70)
-    law, ratio = residual_law(problem.teacher, step.residual_offset, step.residual_noise), 200 / 70
+    # The rule is that of the step's own law, whose nodes have tests of their own.
+    law, ratio = step.samples.law, 200 / 70
     if activation == "tanh":
         samples = WeightedSamples(law, law.residual**2 / law.square, ratio)
         shortest, slope = float(step.stretch(1.0, 1.0)) ** 2, step.bulk

@@ -38,7 +38,7 @@ from gradstep.theory.step.row_fluctuations import (
 )
 from gradstep.theory.step.samples import StepSamples, step_samples
 from gradstep.theory.step.transitions import smooth_rise
-from gradstep.theory.step.weighted_samples import residual_law
+from gradstep.theory.step.weighted_samples import noise_nodes, residual_law
 
 __all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 
@@ -372,8 +372,10 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
     activation, second = moments(problem.activation), spectrum.moment(2)
     output = _initial_output(problem, d / second, width, None, own_output=True)
-    law = residual_law(link, output.mean, problem.noise**2 + output.variance)
-    plain = CorrelatedSamples(law, max(d / n_step, LEAST_RATIO), moments(link).linear, spectrum)
+    ratio = max(d / n_step, LEAST_RATIO)
+    # Few nodes of a small noise are known to be enough in isotropic inputs only.
+    law = residual_law(link, output.mean, problem.noise**2 + output.variance, noise_nodes(1.0, ratio))
+    plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum)
     samples = DampedSamples(plain, problem.damping) if problem.is_damped and law.square > 0 else plain
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)

@@ -25,6 +25,7 @@ from gradstep.gaussian import (
 )
 from gradstep.gaussian.quadrature import THINNING
 from gradstep.theory.equivalent.along_rest import (
+    RANGE,
     AlongRest,
     breakpoints,
     on_a_lattice,
@@ -119,10 +120,7 @@ _ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 8.0, 0.54
 _DIMENSION, _FEW = 1e-5, 0.5
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
-#: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
-#: a few inputs hide all others, which is refused later.
-_RANGE = 7.6
-#: What a polynomial teacher adds to it for each degree above three, whose square grows the longer; and the most.
+#: What a polynomial teacher adds to the range for each degree above three, whose square grows the longer; and the most.
 _RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
 #: By how much less is covered in the plane, where errors of 1e-4 are accepted: it changes errors by less than 1e-5.
 _LESS_IN_PLANE = 1.0
@@ -145,10 +143,10 @@ def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float
         centre = kink / alignment
         points.append(centre)
         reach = 4 * max(scale, 1e-9)
-        while reach < _RANGE:
+        while reach < RANGE:
             points += [centre - reach, centre + reach]
             reach *= 4
-    return [p for p in points if abs(p) < _RANGE]
+    return [p for p in points if abs(p) < RANGE]
 
 
 def _finer(projection: NDArray[np.float64], groups: Groups) -> float:
@@ -163,7 +161,7 @@ def _finer(projection: NDArray[np.float64], groups: Groups) -> float:
 def _reach(teacher: ScalarFunction) -> float:
     """Return how many standard deviations are covered."""
     degree = None if teacher.expression is None else structure.degree(teacher.expression)
-    return min(_RANGE + _RANGE_OF_DEGREE * max((degree or 0) - 3, 0), _LARGEST_RANGE)
+    return min(RANGE + _RANGE_OF_DEGREE * max((degree or 0) - 3, 0), _LARGEST_RANGE)
 
 
 def kappa_rule(
@@ -202,7 +200,7 @@ def kappa_rule(
     pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
     step = min(step, pole_step)
     # Before the nodes are made: an estimate that is too small by a few units at most.
-    _check_resolution(_RANGE / step, groups, activation)
+    _check_resolution(RANGE / step, groups, activation)
     if kink_step >= 0.6 * step:
         # Nodes thin out far from zero where neurons have all slopes.
         thinning = np.inf if alike else THINNING
@@ -213,7 +211,7 @@ def kappa_rule(
         if activation.parity == "odd":
             # The half that is kept must mirror the half that is folded onto it.
             points += [-p for p in points]
-        points += list(np.arange(-np.floor(_RANGE / panel), np.floor(_RANGE / panel) + 1) * panel)
+        points += list(np.arange(-np.floor(RANGE / panel), np.floor(RANGE / panel) + 1) * panel)
         nodes, weights = gaussian_rule(breakpoints=tuple(sorted(points)), resolution=panel / refine, order=10)
     _check_resolution(len(nodes), groups, activation)
     return nodes, weights

@@ -155,7 +155,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         first = one[0, 0] * own + 2 * one[0, 1] * across
         second = two[0, 0] * own - self.root**2 * (own * last - across * across)
         coefficients = np.stack([np.ones_like(own), first, second], axis=1)
-        # Of the complex conjugate, which is the reciprocal times the squared size.
+        # The reciprocal of a number is its complex conjugate over its squared size.
         parts = np.stack([coefficients.real, -coefficients.imag]) @ self.samples.law.powers[:3]
         size = np.square(parts[0])
         size += np.square(parts[1])

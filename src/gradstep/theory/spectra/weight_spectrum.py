@@ -323,7 +323,7 @@ class WeightEquations:
         found = np.append(traces, sums.mean * traces[place])
         d_mean = sums.mean_q * sums.slope[-1]
         d_mean[place] += sums.mean_s
-        # Of the inverse of R in each class, in the unknowns.
+        # Derivatives of 1/R(c) in the unknowns, for each class.
         d_inverse = sums.slope[:-1].T @ functions
         d_inverse += np.outer(sums.mean * sums.slope[-1] + sums.by_rows[-1] * d_mean, c)
         weighed = functions * (share * sums.resolvent**2)

@@ -67,7 +67,7 @@ class Spectrum:
 
 
 class Turn(NamedTuple):
-    """What the gradient of one draw has in place of its mean in each class of directions.
+    """The gradient of one draw: two factors in each class of directions. In the mean gradient they are the same in all.
 
     Attributes
     ----------

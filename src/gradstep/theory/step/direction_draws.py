@@ -92,7 +92,7 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
     law, teacher, linear = samples.law, samples.spectrum.teacher, samples.linear
     slopes = _Slopes.of(samples)
     fitted = linear * float(teacher @ samples.kept)
-    # What a sample adds to the slopes of its own square, and the averages of r^2 and r.
+    # Each sample's part of the four numbers: the slopes of its own term in J, r^2 and r.
     rest = law.residual - fitted * law.projection
     of_square = (slopes.weight[:, None] * rest - 2 * slopes.left * slopes.along[:, None] * law.projection) * rest
     numbers = np.stack([of_square[0] / -2, law.residual**2, law.residual, of_square[1]])
@@ -105,7 +105,7 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
 
 
 class _Slopes(NamedTuple):
-    """What changes with ``s_1`` and ``s_2``, in units in which they change ``theta``.
+    """Derivatives of the minimum of J in ``s_1`` and ``s_2``. The units are those in which they change ``theta``.
 
     Attributes
     ----------
@@ -116,9 +116,9 @@ class _Slopes(NamedTuple):
     along : ndarray, shape (2,)
         Slopes of ``bt.omega``.
     fitted : ndarray, shape (2, classes)
-        Those of omega, over bt.
+        Slopes of omega in each class, as a multiple of bt.
     kept : ndarray, shape (2, classes)
-        Those of ``k``.
+        Slopes of ``k``.
     """
 
     left: float
@@ -130,7 +130,7 @@ class _Slopes(NamedTuple):
     @classmethod
     def of(cls, samples: DampedSamples) -> _Slopes:
         kept, left, known = samples.kept, samples.damping / samples.ridge, samples.spectrum
-        # What the step makes of a direction that no sample knows.
+        # Slope of omega in s_1, as a multiple of bt.
         made = samples.scale * kept / left
         gain = samples.ratio * left**2 * float(known.share @ made**2) / (1 - samples.freedom)
         bend = gain / left * kept * (1 - kept) - left * made**2

@@ -140,11 +140,7 @@ class _Numbers:
         if not row.independent:
             # Rows that hold their own b have its fluctuations like all others of theirs.
             output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
-        step = replace(
-            self.step,
-            bulk=self.step.bulk * square / self.square,
-            drift=self.step.drift + self.step.curvature * by_mean,
-        )
+        step = _scaled(self.step, square / self.square, by_mean)
         return replace(row, taught=taught, output=output).resolved(step).resolved
 
 
@@ -160,7 +156,7 @@ def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:
 
 @dataclass(frozen=True)
 class _DampedNumbers:
-    """The same for a damped step in isotropic inputs, whose direction is ``theta``.
+    """Random numbers of a damped step in isotropic inputs, whose direction is ``theta``.
 
     In the order of `covariance`: ``bt.theta``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt. The last is
     without what it gains with ``E r^2``.
@@ -201,12 +197,12 @@ class _DampedNumbers:
         along += by_along
         norm = math.sqrt(along**2 + off)
         step = replace(self.step, alignment=along / norm, gradient_norm=norm, spike=self.step.gain * norm)
-        return _scaled(step, 1 + by_square / square, by_mean)
+        return _scaled(step, 1 + by_square / square, by_mean).resolved
 
 
 def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatistics:
     """Return the step with another ``E r^2``, over what it was, and ``E r``."""
-    return replace(step, bulk=step.bulk * square, drift=step.drift + step.curvature * by_mean).resolved
+    return replace(step, bulk=step.bulk * square, drift=step.drift + step.curvature * by_mean)
 
 
 def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSamples, sizes: Sizes[float]) -> Pairs:
@@ -220,7 +216,7 @@ def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSam
 
     def moved(by_linear: float, by_square: float, by_mean: float) -> StepStatistics:
         square = max(1 + by_square / law.square, _LEAST)
-        return _scaled(_turned(step, samples, samples.linear + by_linear * one, square * one), square, by_mean)
+        return _scaled(_turned(step, samples, samples.linear + by_linear * one, square * one), square, by_mean).resolved
 
     for axis in _axes(covariance):
         yield moved(*axis.tolist()), moved(*(-axis).tolist())
@@ -228,7 +224,7 @@ def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSam
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
         up, down = (_turned(step, samples, samples.linear + sign * scale * part, one) for sign in (1, -1))
         yield up.resolved, down.resolved
-    # Of a class in which the teacher lies one direction is bt's.
+    # In a class that has a part of the teacher, one direction is that of bt: the others are free.
     free = np.maximum(known.share - np.where(known.teacher > 0, (1 + _ROUNDING) / d, 0.0), 0.0)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import httpx
 import pytest
 import uvicorn
 from starlette.applications import Starlette
@@ -108,6 +109,11 @@ def test_a_client_that_sends_byte_after_byte_is_ended(scene, begin):
 
     with scene.send(begin) as client, pytest.raises((ConnectionResetError, BrokenPipeError)):
         trickle(client)
+
+
+def test_a_client_forgets_a_connection_before_the_server_ends_it(scene):
+    # Otherwise a request may be under way when the server ends the connection, and meet a reset.
+    assert scene.server.config.timeout_keep_alive > httpx.Limits().keepalive_expiry
 
 
 def test_the_time_of_the_server_does_not_count(scene, monkeypatch):

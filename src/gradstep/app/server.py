@@ -36,7 +36,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gradstep.app.connections import LimitedProtocol
+from gradstep.app.connections import KEEP_ALIVE, LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
 from gradstep.checks import integer
 from gradstep.children import available_cores
@@ -393,7 +393,13 @@ class _Announcing(uvicorn.Server):
 
     def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
-            app, http=LimitedProtocol, ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1
+            app,
+            http=LimitedProtocol,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=1,
         )
         super().__init__(config)
         self._app, self._ready = app, ready

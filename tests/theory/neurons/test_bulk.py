@@ -305,8 +305,8 @@ def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, monkeypatch
 
 
 def test_rows_of_several_readouts_have_a_variance_in_all_directions():
-    # Diagonals of B that are smoothed beside exact ones of the mean leave less than none in some. The test error is 1.11
-    # then, and changes by 6e-4 with the nodes; that of networks is 1.205 +- .022.
+    # Diagonals of B that are smoothed beside exact ones of the mean leave less than none in some. Then the test error
+    # is 1.11, and changes by 6e-4 with the nodes; that of networks is 1.205 +- .022.
     problem = gs.Problem(
         activation="tanh(x) + 0.3*x**2", teacher="x - 1", d=511, width=537, n_step=4222, n=735, noise=0.2,
         eta=gs.Step(2.15, 0.5), ridge=0.016, readout={0.5: 0.5, 2.0: 0.5},

@@ -29,6 +29,8 @@ from gradstep.theory.step.weighted_samples import Residual
 
 __all__ = ["DampedSamples", "ResidualRule"]
 
+#: Least eigenvalue of C that another number is divided by.
+_LEAST = 1e-12
 #: Digits up to which residuals are equal.
 _DIGITS = 13
 #: Parts of the law of a residual that have two nodes each where few are enough.
@@ -263,6 +265,34 @@ class DampedSamples:
     def off_teacher(self) -> float:
         """``nu``, the length of the part of theta that is orthogonal to bt."""
         return math.sqrt(max(self._among(self._one)[2], NOTHING))
+
+    @property
+    def divisor(self) -> Array:
+        """Eigenvalues of C to divide by: what is finite over almost nothing takes no part in the step."""
+        return np.maximum(self.spectrum.eigenvalue, _LEAST)
+
+    @cached_property
+    def sources(self) -> tuple[Array, Array, float]:
+        """What makes a unit vector of theta, as ``P`` times a function of C along bt and a sum of the samples.
+
+        With any l, ``theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt)`` where
+        ``eta = 1 / (1 + delta)``. This one makes all parts of theta without its part along bt about as large as the
+        whole, so that they do not lose digits.
+
+        Returns
+        -------
+        source : ndarray, shape (classes,)
+        weight : ndarray, shape (nodes,)
+            Of the samples, of which the sum is orthogonal to bt.
+        directly : float
+            The part along bt itself.
+        """
+        length, found = self.off_teacher, float(self.spectrum.teacher @ self.kept)
+        lost, taken = self.linear * (1 - found), self.ratio * float(self.spectrum.share @ self.kept)
+        part = self.linear * found + lost * taken
+        source = (lost * (1 - taken) - part * self.damping / self.divisor) / length
+        weight = (self.law.residual - part * self.law.projection) / length
+        return source, weight, self.scale * lost * taken / length
 
     def _among(self, values: Array) -> tuple[float, float, float]:
         """Return V between bt and ``theta - m bt``, for a function V of C given by its values."""

@@ -57,7 +57,7 @@ class _Sums(NamedTuple):
     by_rows : ndarray, shape (3,)
         ``p_0``, ``p_1`` and ``p_2``.
     apart : complex
-        ``h``, one over the first entry of the matrix.
+        ``R_0``, one over the first entry of the matrix.
     parts : ndarray, shape (3, rows, rows)
         Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``.
     inverse : ndarray, shape (nodes,)
@@ -112,7 +112,7 @@ class DampedWeightEquations:
     The unknowns are ``M`` at the readouts zero and plus (and minus) their root mean square, and Gamma by its diagonal
     and by its values at sums of two unit vectors: all of them have positive imaginary parts.
 
-    Docs, "Spectra", equation (Z8c).
+    Docs, "Spectra", equations (Z8c) and (Z8d).
 
     Attributes
     ----------
@@ -398,7 +398,7 @@ class DampedWeightEquations:
     def readout_resolvent(self, z: complex, state: Complex) -> tuple[complex, complex, complex]:
         """Return ``h``, ``k1`` and ``k2`` of equation (Z7).
 
-        Docs, "Spectra", equation (Z8d).
+        Docs, "Spectra", equation (Z8e).
         """
         sums, share, taken = self._at(z, state), self.samples.spectrum.share, self.taken
         turned = sums.inner @ sums.to_first
@@ -414,7 +414,7 @@ class DampedWeightEquations:
     def spike_resolvent(self, z: complex, state: Complex, spike: Spike) -> tuple[complex, complex, complex]:
         """Return the resolvent between the spike's direction and itself, the teacher's and the gradient's.
 
-        Docs, "Spectra", equation (Z8e).
+        Docs, "Spectra", equation (Z8f).
         """
         between = self._between(z, state)
 

@@ -140,8 +140,8 @@ def _damped_spike(problem: Problem, step: StepStatistics, samples: DampedSamples
     """Return the spike of a damped step: its directions are made of the vectors of `DampedSamples.sources`."""
     power, one = problem.readout.second_moment, np.ones_like(samples.divisor)
     norm = math.sqrt(samples.quadratic(1 / samples.divisor))
-    *_, directly = samples.sources
-    off = samples.off_teacher
+    # Of the mean step, what is along bt beside P is the same in all classes.
+    off, directly = samples.off_teacher, float(samples.sources.direct[0])
     gradient = Direction(np.array([samples.with_teacher(one) + off * directly, 0.0]) / norm, off / norm)
     length = math.sqrt(float(samples.spectrum.teacher @ (1 / samples.divisor)))
     taken = step.gain * moments(problem.activation).linear * power

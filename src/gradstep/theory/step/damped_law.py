@@ -474,7 +474,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     @cached_property
     def _weights(self) -> Array:
         """Weights of the means that `_between` takes, times powers 0 to 4 of the residual, shape (15, nodes)."""
-        (_, r, _), u, rule = self.samples.sources, self.samples.law.projection, self._rules[1]
+        r, u, rule = self.samples.sources.weight, self.samples.law.projection, self._rules[1]
         # The square of a sample along bt is u^2. Along every other direction its mean is one.
         weights = np.stack([r**2, r * u, 1 - u**2])
         weights = rule.gathered(weights * self.samples.law.weight)
@@ -485,8 +485,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         among, sides, change = self._blocks(
             self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
         )
-        found, turn = among - sides @ np.linalg.solve(change, sides.mT), self._together
-        return np.asarray(turn.T @ found @ turn)
+        return np.asarray(among - sides @ np.linalg.solve(change, sides.mT))
 
     def _with_slope(self, points: DampedPoints) -> tuple[Complex, Complex]:
         """Return the same and its derivative."""
@@ -495,15 +494,10 @@ class DampedLaw(RowLaw[DampedPoints]):
         among, sides, change = self._blocks(self._resolvent(points), turned, points.inner, self._by_samples(points))
         slopes = self._d_resolvent(points), d_turned, points.d_inner, self._d_by_samples(points)
         d_among, d_sides, d_change = self._blocks(*slopes, one=0.0)
-        solved, turn = np.linalg.solve(change, sides.mT).mT, self._together
+        solved = np.linalg.solve(change, sides.mT).mT
         twice = d_sides @ solved.mT
         slope = d_among - twice - twice.mT + solved @ d_change @ solved.mT
-        return turn.T @ (among - sides @ solved.mT) @ turn, turn.T @ slope @ turn
-
-    @property
-    def _together(self) -> Array:
-        """What makes the two vectors of bt and of the part of theta for which there are sources."""
-        return np.array([[1.0, self.samples.sources[2]], [0.0, 1.0]])
+        return among - sides @ solved.mT, np.asarray(slope)
 
     def _turned(self, points: DampedPoints) -> Complex:
         """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
@@ -516,16 +510,19 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The change is between bt in each row, and the sums of the samples that are seen along it.
         """
-        (source, *_), teacher, (own, crossed, beside) = self.samples.sources, self.samples.spectrum.teacher, sampled
+        (direct, source, *_), teacher, (own, crossed, beside) = self.samples.sources, self.samples.spectrum.teacher, sampled
         rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
         y = rows - 2
-        by_both = turned[..., y] @ (teacher * source)
-        among = _symmetric(resolvent @ teacher, by_both, inner[..., y, y] @ (teacher * source**2) + own)
+        by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)
+        whole = inner[..., y, y] @ (teacher * source**2) + resolvent @ (teacher * direct**2) + own
+        whole = whole + 2 * (turned[..., y] @ (teacher * source * direct))
+        among = _symmetric(resolvent @ teacher, by_both, whole)
         # All numbers of about the same size: the row of y is as large as the first of the unknowns.
         unit = np.ones(2 * rows)
         unit[y], unit[rows + y] = 1 / large, large
         sides: Complex = np.zeros((len(inner), 2, 2 * rows), dtype=complex)
-        sides[:, 0, :rows], sides[:, 1, :rows] = turned.mT @ teacher, inner[..., y].mT @ (teacher * source)
+        sides[:, 0, :rows] = turned.mT @ teacher
+        sides[:, 1, :rows] = inner[..., y].mT @ (teacher * source) + turned.mT @ (teacher * direct)
         sides[:, 1, rows:] = crossed
         change: Complex = np.zeros((len(inner), 2 * rows, 2 * rows), dtype=complex)
         change[:, :rows, :rows], change[:, rows:, rows:] = _mean(inner, teacher), beside
@@ -556,7 +553,26 @@ class DampedLaw(RowLaw[DampedPoints]):
         if q:
             crossed[:, y] -= q * gain[:, 0, y] * linear
             crossed[:, 0] = q * gain[:, y, y] * linear
-        return own, crossed, np.einsum("zp,zpij->zij", means[:, 2, :3], points.parts)
+        squares, products, beside = np.moveaxis(np.einsum("zwp,zpij->zwij", means[..., :3], points.parts), 1, 0)
+        if self.samples.turn is not None:
+            more, most = self._more(points.inner)
+            own = own + most * self._square - _form(more, squares, more + 2 * gain[:, y])
+            crossed += (more[:, None] @ products)[:, 0]
+        return own, crossed, beside
+
+    def _more(self, inner: Complex) -> tuple[Complex, Complex]:
+        """Return what the noise of the theta of one draw adds to Gamma in the row of y, shape (points, rows).
+
+        The other one is what its square adds there, shape (points,).
+        Docs, "Spread", equation (D11b).
+        """
+        noise, weights, y = self.samples.sources.noise, self.samples.ratio * self.samples.spectrum.share, -2
+        return inner[..., y].mT @ (weights * (noise - 1)), inner[..., y, y] @ (weights * (noise**2 - 1))
+
+    @cached_property
+    def _square(self) -> float:
+        """Mean square of the weights of the sum in theta."""
+        return self.samples.law.mean(self.samples.sources.weight**2)
 
     def _d_by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
         """Return the derivatives of the same."""
@@ -576,7 +592,14 @@ class DampedLaw(RowLaw[DampedPoints]):
             crossed[:, y] -= q * (d_gain[:, 0, y] * linear + gain[:, 0, y] * d_linear)
             crossed[:, 0] = q * (d_loop * linear + loop * d_linear)
         own = d_loop * means[:, 0, 0] + loop * moved[:, 0, 0]
-        return own, crossed, -between_parts(points.parts, d_gain, squares[:, 2:])[:, 0]
+        by_squares, by_products, beside = np.moveaxis(-between_parts(points.parts, d_gain, squares), 1, 0)
+        if self.samples.turn is not None:
+            (more, _), (d_more, d_most) = self._more(points.inner), self._more(points.d_inner)
+            weighted = np.einsum("zwp,zpij->zwij", means[:, :2, :3], points.parts)
+            own = own + d_most * self._square - _form(more, by_squares, more + 2 * gain[:, y])
+            own -= 2 * _form(d_more, weighted[:, 0], more + gain[:, y]) + 2 * _form(more, weighted[:, 0], d_gain[:, y])
+            crossed += (d_more[:, None] @ weighted[:, 1] + more[:, None] @ by_products)[:, 0]
+        return own, crossed, beside
 
 
 def sample_parts(gain: Complex, eta: float, root: float, strength: complex) -> tuple[Complex, Complex]:
@@ -671,6 +694,11 @@ def _positive(gain: Complex) -> NDArray[np.bool_]:
     good = np.asarray((diagonal > 0).all(axis=1) & np.isfinite(scaled).all(axis=(1, 2)))
     good[good] = np.linalg.eigvalsh(scaled[good]).min(axis=1) > -_SINGULAR
     return good
+
+
+def _form(left: Complex, matrices: Complex, right: Complex) -> Complex:
+    """Return matrices between vectors, shape (points,)."""
+    return np.asarray((left[:, None] @ matrices @ right[..., None])[:, 0, 0])
 
 
 def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:

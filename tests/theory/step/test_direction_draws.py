@@ -59,7 +59,7 @@ def test_a_large_damping_has_the_parts_of_the_plain_gradient_in_each_class():
     # (D9): b_c times a normal number, and the square of the noise off it.
     count, d = 1000.0, 800.0
     samples = samples_of(1e9, d / count)
-    law, known, mu = samples.law, samples.spectrum, samples.linear
+    law, known = samples.law, samples.spectrum
     c, teacher, share, r = known.eigenvalue, known.teacher, known.share, law.residual
     free = share - 1 / d
     found = class_draws(samples, count, np.eye(3), np.eye(3), free).covariance

@@ -510,7 +510,11 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The change is between bt in each row, and the sums of the samples that are seen along it.
         """
-        (direct, source, *_), teacher, (own, crossed, beside) = self.samples.sources, self.samples.spectrum.teacher, sampled
+        (direct, source, *_), teacher, (own, crossed, beside) = (
+            self.samples.sources,
+            self.samples.spectrum.teacher,
+            sampled,
+        )
         rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
         y = rows - 2
         by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)

@@ -337,7 +337,9 @@ class DampedSamples:
         _, inner, weight, _ = self._parts
         q = self._resolvent
         seen = self.law.mean(weight * self.law.projection) * self.damping / self.ridge
-        return np.asarray(self.scale * q * (noise * inner - self.ratio * float(self.spectrum.share @ (noise * q)) * seen))
+        return np.asarray(
+            self.scale * q * (noise * inner - self.ratio * float(self.spectrum.share @ (noise * q)) * seen)
+        )
 
     def _turned_noise(self, values: Array) -> float:
         """Return `noise` of the theta of one draw.

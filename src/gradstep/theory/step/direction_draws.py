@@ -143,7 +143,7 @@ class _Slopes(NamedTuple):
 
     Attributes
     ----------
-    count : int
+    first : int
         Number of the parameters of ``bt.omega``, which come first.
     left : float
         ``m``, the weight of a sample beside all others.
@@ -159,7 +159,7 @@ class _Slopes(NamedTuple):
         Share of these.
     """
 
-    count: int
+    first: int
     left: float
     weight: Array
     along: Array
@@ -185,7 +185,7 @@ class _Slopes(NamedTuple):
 
 def _covariance(samples: DampedSamples, slopes: _Slopes) -> Array:
     """Return ``n_step`` times the covariance of the numbers: of bt.omega, the averages of r^2 and r, the others."""
-    law, linear, count = samples.law, samples.linear, slopes.count
+    law, linear, count = samples.law, samples.linear, slopes.first
     fitted = linear * float(samples.spectrum.teacher @ samples.kept)
     # Each sample's part of the numbers: the slopes of its own term in J, r^2 and r.
     rest = law.residual - fitted * law.projection

@@ -222,16 +222,13 @@ def test_what_has_no_theory_for_a_problem_refuses_it(name: str, noise: float) ->
             WITHOUT_THEORY[name](problem(readout="constant", noise=noise, **change))
 
 
-def test_the_spread_and_the_spectrum_of_weights_lack_the_theory_of_some_damped_steps() -> None:
-    case = problem(readout="constant", damping=0.5)
-    with pytest.raises(gs.InvalidInput, match=r"^damping: .*gradstep.simulate"):
-        gs.spectrum(case, of="weights")
-    with pytest.raises(gs.InvalidInput, match=r"^damping: .*correlated inputs"):
-        gs.predict_spread(case.replace(inputs="power_law(0.5)"))
+@pytest.mark.parametrize(
+    "change", [{"damping": 0.5}, {"inputs": "power_law(0.5)"}, {"inputs": "power_law(0.5)", "damping": 0.5}]
+)
+def test_the_spread_and_the_spectrum_of_weights_have_theory_for_every_step(change: dict[str, Any]) -> None:
+    case = problem(readout="constant", **change)
     assert gs.predict_spread(case).test_error > 0
-    plain = problem(readout="constant", inputs="power_law(0.5)")
-    assert gs.predict_spread(plain).test_error > 0
-    assert gs.spectrum(plain, of="weights").bulk.edge > 1
+    assert gs.spectrum(case, of="weights").bulk.edge > 1
 
 
 WITH_THEORY = {

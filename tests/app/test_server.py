@@ -125,7 +125,8 @@ def test_the_answer_has_the_law_of_the_inputs_and_no_bound_for_it(api):
     assert "bound" not in here["regime"]["title"] + here["regime"]["verdict"] + here["regime"]["text"]
     refused = api.post("/api/spectrum", json={"problem": setting})
     assert refused.status_code == 422
-    assert refused.json()["error"]["reason"] == "no theory of the spectrum for a damped step"
+    assert refused.json()["error"]["reason"] == "no theory of the spectrum for the features after a damped step"
+    assert api.post("/api/spectrum", json={"problem": setting, "of": "weights"}).json()["bands"]
     plain = {**setting, "damping": "inf"}
     refused = api.post("/api/spectrum", json={"problem": plain})
     assert refused.json()["error"]["reason"] == "no theory of the spectrum for the features of correlated inputs"

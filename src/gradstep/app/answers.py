@@ -119,9 +119,9 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the predicted density of the singular values of the features or of the weights, and the outliers."""
     of = one_of("of", request.get("of", "features"), ("features", "weights"))
     problem = problem_of(_setting(request))
-    if problem.is_damped or (problem.inputs is not None and of == "features"):
-        what = "a damped step" if problem.is_damped else "the features of correlated inputs"
-        allowed = "a plain step, and isotropic inputs for the features"
+    if of == "features" and (problem.is_damped or problem.inputs is not None):
+        what = "the features after a damped step" if problem.is_damped else "the features of correlated inputs"
+        allowed = "a plain step on isotropic inputs for the features"
         raise InvalidInput("problem", what, allowed, f"no theory of the spectrum for {what}")
     if problem.is_limit:
         problem = problem.at_dimension(_SPECTRUM_DIMENSION)

@@ -100,7 +100,7 @@ def predict_spread(problem: Problem) -> Spread:
     Parameters
     ----------
     problem : Problem
-        With finite sizes; a damped step in isotropic inputs only.
+        With finite sizes.
 
     Returns
     -------
@@ -109,8 +109,8 @@ def predict_spread(problem: Problem) -> Spread:
     Raises
     ------
     InvalidInput
-        In the proportional limit, where nothing fluctuates; after a damped step on correlated inputs; for labels that
-        are all zero; for an initial output that diverges with the width.
+        In the proportional limit, where nothing fluctuates; for labels that are all zero; for an initial output that
+        diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
         derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself or
@@ -127,11 +127,6 @@ def predict_spread(problem: Problem) -> Spread:
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
-    if problem.eta.coefficient != 0 and problem.is_damped and problem.inputs is not None:
-        allowed = (
-            "inf, the plain step, for correlated inputs: how a damped step differs between draws there is not known"
-        )
-        raise InvalidInput("damping", problem.damping, allowed)
     check_labels(problem)
     shares, given = zip(
         *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True

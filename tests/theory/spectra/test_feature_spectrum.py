@@ -18,7 +18,7 @@ from gradstep.papers.ba2022 import outlier
 from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
-from gradstep.theory.spectra import weight_spectrum as weights
+from gradstep.theory.spectra import spike
 from gradstep.theory.spectra.feature_spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.spectra.stieltjes import Law, advance, around, averaged_tail, find_law, mean_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
@@ -687,7 +687,7 @@ def test_edge_of_the_weights_does_not_hang_on_the_rule_for_unbounded_residuals(
     case, edges = problem(**changes), []
     for shrink in (1.0, 0.75):
         for name in ("_PANEL", "_PANEL_WITH_NOISE"):
-            monkeypatch.setattr(weights, name, shrink * getattr(weights, name))
+            monkeypatch.setattr(spike, name, shrink * getattr(spike, name))
         edges.append(weight_spectrum(case).after.edge)
     assert edges[1] == pytest.approx(edges[0], rel=0.005)
 

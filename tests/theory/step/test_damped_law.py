@@ -1,5 +1,7 @@
 """The law of the rows after a damped step: without damping that of the plain step, and drawn matrices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from gradstep.errors import NotConverged
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.stretched_law import StretchedLaw
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.weighted_samples import residual_law
@@ -157,3 +159,41 @@ def test_a_solution_that_is_not_found_is_told(name, value, monkeypatch):
     monkeypatch.setattr(f"gradstep.theory.step.damped_law.{name}", value)
     with pytest.raises(NotConverged, match="the law of the rows after a damped step did not converge"):
         DampedLaw(samples_of(0.3, 0.8), 0.7).transform(Z)
+
+
+def turned(samples, signal, noise):
+    """Return the samples with a theta that has other parts in the classes of directions."""
+    return replace(samples, turn=Turn(samples.signal * signal, np.asarray(noise) * np.ones(len(samples.kept))))
+
+
+@pytest.mark.parametrize("stretch", [0.0, 0.3])
+def test_the_theta_of_a_draw_that_is_longer_everywhere_has_the_same_direction(stretch):
+    samples = samples_of(0.3, 0.8)
+    longer = turned(samples, 1.7, 1.7)
+    assert longer.norm == pytest.approx(1.7 * samples.norm, rel=1e-12)
+    assert longer.alignment == pytest.approx(samples.alignment, rel=1e-12)
+    z, frame = np.array([0.5 + 0.3j, 2 + 1j]), samples.frame(samples.alignment)
+    found, expected = (DampedLaw(each, 0.4, stretch, stretch).between(z, frame) for each in (longer, samples))
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("stretch", [0.0, 0.3])
+def test_the_theta_of_a_draw_is_a_vector_of_its_length(stretch):
+    # Far away the resolvent is -1/z. The one side knows P from its law with the rows, the other from its derivative.
+    samples = turned(samples_of(0.3, 0.8), np.array([1.2, 0.9, 1.1]), [0.8, 1.1, 1.3])
+    law, z, h = DampedLaw(samples, 0.4, stretch, stretch), np.array([1e7j]), 1e-5
+    np.testing.assert_allclose(-z * law.between(z, np.eye(2))[0][0], np.eye(2), atol=1e-6)
+    z = np.array([0.5 + 0.3j])
+    slope = (law.between(z + h, np.eye(2))[0] - law.between(z - h, np.eye(2))[0]) / (2 * h)
+    np.testing.assert_allclose(law.between(z, np.eye(2))[1], slope, rtol=1e-7)
+
+
+def test_a_large_damping_has_the_gradient_of_a_draw():
+    samples, signal, noise = samples_of(1e8, 0.8), np.array([1.2, 0.9, 1.1]), np.array([0.8, 1.1, 1.3])
+    damped = turned(samples, signal, noise)
+    plain = replace(samples.plain, turn=Turn(samples.linear * signal, noise))
+    assert (damped.norm, damped.alignment) == pytest.approx((plain.norm, plain.alignment), rel=1e-6)
+    z = np.array([0.5 + 0.3j, 2 + 1j])
+    laws = (DampedLaw(damped, 0.4), CorrelatedLaw(plain, 0.4))
+    found, expected = (law.between(z, law.samples.frame(law.samples.alignment))[0] for law in laws)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)

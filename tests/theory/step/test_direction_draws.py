@@ -9,7 +9,7 @@ import gradstep as gs
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.direction_draws import direction_draws
+from gradstep.theory.step.direction_draws import class_draws, direction_draws
 from gradstep.theory.step.weighted_samples import residual_law
 
 INPUTS, TEACHER, NOISE = gs.Inputs([6, 1, 0.2], [0.1, 0.5, 0.4], [0.5, 0.2, 0.3]), "sin(1.5*x)+0.3*x**2", 0.3
@@ -42,21 +42,81 @@ def test_a_large_damping_has_the_covariances_of_the_plain_step():
     assert found.square_slope == pytest.approx(ratio * known.moment(2), rel=1e-7)
 
 
-@pytest.mark.parametrize("damping", [1.0, pytest.param(0.1, marks=pytest.mark.statistical)])
-def test_drawn_samples(damping):
-    d, count, draws = 100, 150, 800
-    samples, random, link = samples_of(damping, d / count), np.random.default_rng(5), scalar_function(TEACHER)
-    sizes = INPUTS.counts(d)
+def test_classes_add_up_to_the_whole_direction():
+    samples, count = samples_of(0.3, 0.8), 1000.0
+    one = np.eye(3)
+    # What bt has in a class moves |theta|^2 with twice what theta has along it.
+    along = 2 * samples.scale * samples.linear * samples.kept
+    sums = np.zeros((4, 8))
+    sums[0, :3], sums[1, 3], sums[2, 4], sums[3, :3], sums[3, 5:] = 1, 1, 1, along, 1
+    draws = class_draws(samples, count, one, one, samples.spectrum.share)
+    whole = direction_draws(samples, count)
+    np.testing.assert_allclose(sums @ draws.covariance @ sums.T, whole.covariance, rtol=1e-12)
+    assert draws.square_slope.sum() == pytest.approx(whole.square_slope, rel=1e-12)
+
+
+def test_a_large_damping_has_the_parts_of_the_plain_gradient_in_each_class():
+    # (D9): b_c times a normal number, and the square of the noise off it.
+    count, d = 1000.0, 800.0
+    samples = samples_of(1e9, d / count)
+    law, known = samples.law, samples.spectrum
+    c, teacher, share, r = known.eigenvalue, known.teacher, known.share, law.residual
+    free = share - 1 / d
+    found = class_draws(samples, count, np.eye(3), np.eye(3), free).covariance
+    averages = np.stack([r * law.projection, r**2, r])
+    averages = averages - (averages @ law.weight)[:, None]
+    # What the classes gain with the averages.
+    gains = np.zeros((8, 3))
+    gains[:3, 0], gains[3, 1], gains[4, 2], gains[5:, 1] = c * teacher, 1, 1, samples.ratio * free * c**2
+    expected = gains @ ((law.weight * averages) @ averages.T) @ gains.T / count
+    own = np.diag(1 / teacher) - 1
+    expected[:3, :3] += law.square / count * own * np.outer(c * teacher, c * teacher)
+    expected[5:, 5:] += np.diag((samples.ratio * law.square * c**2) ** 2 * 2 * free / d)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
+
+
+def drawn(damping, d, count, draws, numbers):
+    """Return numbers of the direction of drawn steps."""
+    random, link, sizes = np.random.default_rng(5), scalar_function(TEACHER), INPUTS.counts(d)
     inverse, teacher = 1 / np.repeat(INPUTS.eigenvalues, sizes), np.zeros(d)
-    teacher[np.cumsum(sizes) - 1] = np.sqrt(INPUTS.teacher)
-    found = np.empty((draws, 4))
-    for row in found:
+    places = np.cumsum(sizes) - 1
+    teacher[places] = np.sqrt(INPUTS.teacher)
+    found = []
+    for _ in range(draws):
         z = random.standard_normal((count, d))
         r = np.asarray(link(z @ teacher)) - 0.1 + NOISE * random.standard_normal(count)
         theta = (1 + damping) * np.linalg.solve(z.T @ z / count + damping * np.diag(inverse), z.T @ r / count)
-        row[:] = theta @ teacher, np.mean(r**2), np.mean(r), theta @ theta
-    off, expected = found - found.mean(axis=0), direction_draws(samples, count).covariance
+        found.append(numbers(r, theta, teacher, places))
+    return np.array(found)
+
+
+def scores(found, expected):
+    """Return the distances of the covariances of what was drawn, in standard errors."""
+    off = found - found.mean(axis=0)
     products = off[:, :, None] * off[:, None]
-    score = (products.mean(axis=0) - expected) / (products.std(axis=0) / math.sqrt(draws))
+    return (products.mean(axis=0) - expected) / (products.std(axis=0) / math.sqrt(len(found)))
+
+
+@pytest.mark.parametrize("damping", [1.0, pytest.param(0.1, marks=pytest.mark.statistical)])
+def test_drawn_samples(damping):
+    def numbers(r, theta, teacher, _):
+        return theta @ teacher, np.mean(r**2), np.mean(r), theta @ theta
+
+    found = drawn(damping, 100, 150, 800, numbers)
+    score = scores(found, direction_draws(samples_of(damping, 100 / 150), 150).covariance)
     # Terms of the order of one over the number of samples are left out.
+    assert np.all(np.abs(score) < 4), score
+
+
+@pytest.mark.parametrize("damping", [1.0, pytest.param(0.1, marks=pytest.mark.statistical)])
+def test_drawn_samples_in_each_class(damping):
+    def numbers(r, theta, teacher, places):
+        square = theta**2
+        square[places] = 0
+        classes = np.add.reduceat(square, np.append(0, places[:-1] + 1))
+        return [*(theta * teacher)[places], np.mean(r**2), np.mean(r), *classes]
+
+    found, samples = drawn(damping, 100, 150, 800, numbers), samples_of(damping, 100 / 150)
+    free = samples.spectrum.share - 1 / 100
+    score = scores(found, class_draws(samples, 150, np.eye(3), np.eye(3), free).covariance)
     assert np.all(np.abs(score) < 4), score

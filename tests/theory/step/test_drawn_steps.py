@@ -31,6 +31,31 @@ def test_classes_add_up_to_the_alignment_and_the_length_of_the_whole_gradient():
     np.testing.assert_allclose(found * np.outer(scale, scale), expected[chosen], rtol=3e-5)
 
 
+@pytest.mark.parametrize("damping", [1.0, 0.1])
+def test_the_direction_of_a_damped_step_has_its_alignment_and_length_from_the_classes(damping):
+    problem = PROBLEM.replace(damping=damping)
+    sizes = sizes_of(problem)
+    step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
+    pairs = list(drawn_steps(problem, step, sizes))
+    half = np.array([[numbers(up)[k] - numbers(down)[k] for k in range(3)] for up, down in pairs]) / 2
+    expected = direction_draws(step.correlated, sizes.n_step).covariance
+    scale = np.array([1, step.correlated.law.square / step.bulk, 1])
+    expected = expected[np.ix_([0, 1, 3], [0, 1, 3])]
+    found = half.T @ half * np.outer(scale, scale)
+    np.testing.assert_allclose(found, expected, rtol=3e-5, atol=3e-5 * expected.max())
+
+
+def test_a_damped_step_leaves_no_freedom_beside_the_teacher_to_a_class_of_one_direction():
+    inputs = {"eigenvalues": [3, 2, 1], "teacher": [0.4, 0.3, 0.3]}
+    alone = PROBLEM.replace(d=3, width=3, n_step=3, n=3, inputs=inputs, damping=1.0)
+    sizes = sizes_of(alone)
+    step = step_statistics(alone, sizes.d, sizes.width, sizes.n_step)
+    pairs = list(drawn_steps(alone, step, sizes))
+    # Two averages over the samples, and the three components along the teacher's parts.
+    assert len(pairs) == 2 + 3
+    assert all(np.array_equal(one.correlated.turn.noise, np.ones(3)) for pair in pairs for one in pair)
+
+
 def numbers(step):
     return step.alignment * step.gradient_norm, step.bulk, step.gradient_norm**2
 

@@ -34,24 +34,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import InvalidInput, within_range
-from gradstep.gaussian import gaussian_rule, hermite_rule, moments
-from gradstep.problem import Problem, check_plain_step, link_of
+from gradstep.gaussian import gaussian_rule
+from gradstep.problem import Problem
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
+from gradstep.theory.spectra.damped_weights import DampedWeightEquations
 from gradstep.theory.spectra.feature_spectrum import check_finite
+from gradstep.theory.spectra.spike import Direction, SampleNodes, Spike, sample_nodes, spike_of
 from gradstep.theory.spectra.stieltjes import (
     COARSE,
     EDGE_MARGIN,
     FINE,
+    Equations,
     Law,
     advance,
     around,
@@ -60,10 +63,10 @@ from gradstep.theory.spectra.stieltjes import (
     first_law,
     start,
 )
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
-from gradstep.theory.step.own_output import MeanRow
+from gradstep.theory.step.correlated_samples import Spectrum
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
-from gradstep.theory.step.weighted_samples import largest_residual
+from gradstep.theory.step.weighted_samples import Residual
 from gradstep.threads import one_thread
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
@@ -76,15 +79,8 @@ _BESIDE = 1e-7
 #: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
 #: single ones.
 _TAILS = (2e-3, 5e-3, 1.2e-2)
-#: Nodes for the label noise, which enters through a rational function.
-_NOISE_NODES = 16
-#: Panels of the projections, without and with label noise, which has nodes of its own. In the tail of an unbounded law
-#: each node must weigh less than a sample of the step, or the density there falls apart into one band a node.
-_PANEL, _PANEL_WITH_NOISE = 0.06, 0.125
 #: Points at which an outlier is looked for if there is another eigenvalue below it.
 _SCAN = 40
-#: Nodes that weigh less are left out.
-_LEAST_WEIGHT = 1e-13
 
 
 @dataclass(frozen=True)
@@ -124,70 +120,25 @@ class WeightSpectrum(Summarised):
         return Summary("Spectrum of the first layer", table=Table(["singular value", "theory"], rows))
 
 
-class _Residuals(NamedTuple):
-    """Nodes of the law of a sample of the step.
+class _Layer(Equations, Protocol):
+    """Equations of the first layer after a plain or a damped step."""
 
-    Attributes
-    ----------
-    weight : ndarray, shape (nodes,)
-    projection : ndarray, shape (2, nodes)
-        Mean projections, given the residual, on the teacher and on ``b = W_0^T a``.
-    spread : float
-        Variance of the second.
-    residual, omega : ndarray, shape (nodes,)
-        ``r``, and ``r^2`` normalised.
-    """
+    @property
+    def classes(self) -> int:
+        """Return the number of the classes of the inputs' directions."""
 
-    weight: Array
-    projection: Array
-    spread: float
-    residual: Array
-    omega: Array
+    @property
+    def initial_square(self) -> float:
+        """Return the mean square of what is taken back of rows along the readout, over that of its factor."""
 
+    def averaged(self, share: float) -> Self:
+        """Return the equations with shares of the rows and of the samples averaged where their laws end."""
 
-class _Direction(NamedTuple):
-    """A unit vector in input space.
+    def readout_resolvent(self, z: complex, state: ComplexArray) -> tuple[complex, complex, complex]:
+        """Return ``h``, ``k1`` and ``k2`` of equation (Z7)."""
 
-    Attributes
-    ----------
-    fixed : ndarray, shape (2,)
-        Components along the teacher's whitened direction and ``b``.
-    sampled : float
-        Factor of ``X_perp^T r / n_step``.
-    exponent : float
-        Power of the inputs' covariance in front of the first two.
-    """
-
-    fixed: Array
-    sampled: float
-    exponent: float = 0.5
-
-    def power(self, eigenvalue: Array) -> Array:
-        """Return that power of eigenvalues; nothing is along directions without variance."""
-        positive = eigenvalue > 0
-        return np.asarray(np.where(positive, np.where(positive, eigenvalue, 1.0) ** self.exponent, 0.0))
-
-
-class _Spike(NamedTuple):
-    """The rank-one part that the step adds along the readout.
-
-    Attributes
-    ----------
-    strength : float
-        Squared operator norm.
-    direction, gradient : _Direction
-        Directions of the spike and of ``X^T (y - f)``, which differ if the initial output is of order one.
-    teacher : _Direction
-        The teacher's direction.
-    shrink : float
-        Share of the initial weights along the readout that is taken back.
-    """
-
-    strength: float
-    direction: _Direction
-    gradient: _Direction
-    teacher: _Direction
-    shrink: float
+    def spike_resolvent(self, z: complex, state: ComplexArray, spike: Spike) -> tuple[complex, complex, complex]:
+        """Return the resolvent between the spike's direction and itself, the teacher's and the gradient's."""
 
 
 class _Directions(NamedTuple):
@@ -262,7 +213,7 @@ class WeightEquations:
         Law of the readout: weights, values and ``tau_i``.
     initial : ndarray, shape (functions, values)
         ``u_i``: of inputs that are correlated, the coefficients of functions of the covariance.
-    samples : _Residuals
+    samples : SampleNodes
     aspect : float
         ``N / d``.
     step_ratio : float
@@ -274,7 +225,7 @@ class WeightEquations:
     readout: Array
     initial: Array
     added: Array
-    samples: _Residuals
+    samples: SampleNodes
     aspect: float
     step_ratio: float
     directions: _Directions
@@ -346,6 +297,25 @@ class WeightEquations:
         """Share of each value of the readout of its mean square."""
         return np.asarray(self.weight * self.readout**2 / (self.weight @ self.readout**2))
 
+    @property
+    def classes(self) -> int:
+        """Number of the classes of the inputs' directions."""
+        return len(self.directions.share)
+
+    @property
+    def initial_square(self) -> float:
+        """Mean square of what the network's own output takes back of the rows along the readout, up to a factor."""
+        known = self.directions
+        made = (known.functions @ (known.share * known.eigenvalue**2)) @ self.initial
+        return float(self.energy @ made)
+
+    def averaged(self, share: float) -> WeightEquations:
+        """Return the equations with shares of the rows and of the samples averaged where their laws end."""
+        rows, samples = np.stack([*self.initial, self.added], axis=1), self.samples
+        *initial, added = averaged_tail(self.weight, rows.sum(axis=1), rows, share).T
+        omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
+        return replace(self, initial=np.array(initial), added=added, samples=samples._replace(omega=omega))
+
     def readout_resolvent(self, z: complex, state: ComplexArray) -> tuple[complex, complex, complex]:
         """Return ``h``, ``k1`` and ``k2``."""
         sums, (c, share, _, functions, _) = self._sums(z, state), self.directions
@@ -354,7 +324,7 @@ class WeightEquations:
         h, k1, k2 = self.energy @ np.stack([-1 / (z * total), once / total, twice - once**2 / total], axis=1)
         return complex(h), complex(k1), complex(k2)
 
-    def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
+    def spike_resolvent(self, z: complex, state: ComplexArray, spike: Spike) -> tuple[complex, complex, complex]:
         """Return the resolvent ``R`` between the spike's direction and itself, the teacher's and the gradient's.
 
         Docs, "Spectra", equations (Z8) and (Z8b).
@@ -382,11 +352,11 @@ class WeightEquations:
         dressed = np.linalg.inv(np.eye(4) + coupling @ inner) @ coupling
         with_sum, rest = gain * (x @ (residual * omega * left)), gain * (residual**2 @ left)
 
-        def across(vector: _Direction) -> ComplexArray:
+        def across(vector: Direction) -> ComplexArray:
             fixed = vector.fixed * (part @ (vector.power(c) * np.sqrt(c) * sums.resolvent))
             return np.concatenate([fixed, vector.sampled * with_sum])
 
-        def between(one: _Direction, other: _Direction) -> complex:
+        def between(one: Direction, other: Direction) -> complex:
             among = one.fixed * other.fixed @ (part @ (one.power(c) * other.power(c) * sums.resolvent))
             among += one.sampled * other.sampled * rest
             return complex(among - across(one) @ dressed @ across(other))
@@ -407,8 +377,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Parameters
     ----------
     problem : Problem
-        With finite `d` and width; the sizes of the fit do not matter. Of a plain step, in isotropic or correlated
-        inputs.
+        With finite `d` and width; the sizes of the fit do not matter.
     rows : {"network", "isotropic"}
         Whether the rest of the gradient has the covariance of its samples or is isotropic (spiked random features of
         Cui et al. 2024).
@@ -420,23 +389,45 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Raises
     ------
     InvalidInput
-        For infinite sizes, a damped step, correlated inputs with ``rows="isotropic"`` or ``output_scale="1/sqrt(N)"``,
-        or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both
-        with a mean).
+        For infinite sizes, correlated inputs or a damped step with ``rows="isotropic"`` or
+        ``output_scale="1/sqrt(N)"``, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``,
+        activation and readout both with a mean).
     NotConverged
         If the density does not integrate to one.
 
     Notes
     -----
-    Exact in the proportional limit for odd activations; for others the term of the gradient that is linear in the
-    initial weights is covered by its mean over inputs only.
+    Exact in the proportional limit for odd activations; for others the term of a plain gradient that is linear in the
+    initial weights is covered by its mean over inputs only, and that of a damped step wholly.
     """
     check_finite(problem, rows)
-    check_plain_step(problem)
-    if problem.inputs is not None and rows == "isotropic":
-        raise InvalidInput("rows", rows, "'network' for correlated inputs: the model is one of isotropic inputs")
+    if rows == "isotropic" and (problem.inputs is not None or problem.is_damped):
+        case = "correlated inputs" if problem.inputs is not None else "a damped step"
+        raise InvalidInput("rows", rows, f"'network' for {case}: the model is one of plain steps in isotropic inputs")
     d, width, n_step, *_ = sizes_of(problem)
     step = step_statistics(problem, d, width, n_step, own_output=rows == "network")
+    plain = _plain_equations(problem, step, rows)
+    still = replace(
+        plain,
+        initial=np.ones((1, len(plain.readout))),
+        added=np.zeros_like(plain.readout),
+        step_ratio=0.0,
+        directions=_Directions.isotropic(),
+    )
+    before = find_law(still)
+    # Without a step, or labels to follow.
+    if step.spike == step.bulk == step.curvature == 0:
+        return WeightSpectrum(before, before, None)
+    equations: _Layer = plain
+    if isinstance(step.correlated, DampedSamples):
+        linear = 0.0 if problem.activation.parity == "odd" else step.curvature
+        equations = _damped_equations(step, step.correlated, plain, linear)
+    equations, after = _law(equations)
+    return WeightSpectrum(before, after, _outlier(equations, spike_of(problem, step, width), after.edge))
+
+
+def _plain_equations(problem: Problem, step: StepStatistics, rows: RowLaw) -> WeightEquations:
+    """Return the equations of a plain step."""
     known, directions = step.correlated, _Directions.isotropic()
     if known is not None:
         directions = _Directions.of(known.spectrum, drift=step.drift != 0)
@@ -445,29 +436,39 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         weight = weight / weight.sum()
     else:
         readout, weight = np.asarray(problem.readout.values), np.asarray(problem.readout.weights)
-    equations = WeightEquations(
+    d, width, *_ = sizes_of(problem)
+    return WeightEquations(
         weight,
         readout,
         _initial(step, directions, readout),
         step.bulk / (1.0 if known is None else known.bulk_trace) * readout**2,
-        _residuals(problem, step),
+        sample_nodes(problem, step),
         width / d,
         _step_ratio(problem, step, rows),
         directions,
     )
-    still = replace(
-        equations,
-        initial=np.ones((1, len(readout))),
-        added=np.zeros_like(readout),
-        step_ratio=0.0,
-        directions=_Directions.isotropic(),
+
+
+def _damped_equations(
+    step: StepStatistics, samples: DampedSamples, plain: WeightEquations, linear: float
+) -> DampedWeightEquations:
+    """Return the equations of a damped step, from those of a plain one with the same readout and samples.
+
+    `linear` is ``k``, by which the samples stretch the rows.
+    """
+    nodes = plain.samples
+    # The same samples at the nodes at which their law is that of as many as the step has.
+    law = Residual(nodes.projection[0], nodes.residual, nodes.weight / nodes.weight.sum())
+    by_linear = linear**2 * samples.ratio * law.square
+    return DampedWeightEquations(
+        plain.weight,
+        plain.readout ** (np.arange(3) if linear else np.array([0, 2]))[:, None],
+        replace(samples, plain=replace(samples.plain, law=law)),
+        nodes.omega,
+        plain.aspect,
+        linear,
+        max(step.bulk / samples.bulk_trace - by_linear, 0.0),
     )
-    before = find_law(still)
-    # Without a step, or labels to follow.
-    if step.spike == step.bulk == step.curvature == 0:
-        return WeightSpectrum(before, before, None)
-    equations, after = _law(equations)
-    return WeightSpectrum(before, after, _outlier(equations, _spike(problem, step, width), after.edge))
 
 
 def _initial(step: StepStatistics, directions: _Directions, readout: Array) -> Array:
@@ -485,90 +486,17 @@ def _step_ratio(problem: Problem, step: StepStatistics, rows: RowLaw) -> float:
     return problem.real_sizes().d / problem.real_sizes().n_step if rows == "network" and step.bulk > 0 else 0.0
 
 
-def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
+def _law(equations: _Layer) -> tuple[_Layer, Law]:
     """Return the law, and the equations that it was found with."""
-    rows, samples = np.stack([*equations.initial, equations.added], axis=1), equations.samples
 
-    def rounded() -> Iterator[tuple[WeightEquations, Sequence[float]]]:
+    def rounded() -> Iterator[tuple[_Layer, Sequence[float]]]:
         yield equations, COARSE
-        for share in _TAILS:
-            *initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
-            omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
-            yield (
-                replace(equations, initial=np.array(initial), added=added, samples=samples._replace(omega=omega)),
-                FINE,
-            )
+        yield from ((equations.averaged(share), FINE) for share in _TAILS)
 
     return first_law(rounded())
 
 
-def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
-    """Return the spike of the step."""
-    norm, teacher = step.gradient_norm, _Direction(np.array([1.0, 0.0]), 0.0)
-    if isinstance(step.correlated, CorrelatedSamples):
-        # The plain gradient and the teacher's direction in the inputs' own coordinates.
-        known, power = step.correlated, problem.readout.second_moment
-        norm = math.sqrt(known.form(1))
-        gradient = _Direction(np.array([known.linear, 0.0]) / norm, 1 / norm)
-        teacher = teacher._replace(exponent=-0.5)
-        length = math.sqrt(teacher.power(known.spectrum.eigenvalue) ** 2 @ known.spectrum.teacher)
-        teacher = teacher._replace(fixed=teacher.fixed / length)
-        taken = step.gain * moments(problem.activation).linear * power
-        return _Spike((step.gain * norm) ** 2 * width * power, gradient, gradient, teacher, taken)
-    if problem.output_scale == "1/N" or step.spike == 0:
-        # Labels without a linear part leave a population step no gradient.
-        gradient = _Direction(np.array([step.alignment, 0.0]), 1 / norm if norm > 0 else 0.0)
-        strength = step.spike**2 * width * problem.readout.second_moment
-        return _Spike(strength, gradient, gradient, teacher, 1 - step.readout_shrinkage)
-    # The spike is all of the mean row, and nothing of the initial weights is left along the readout.
-    # The bulk is that of the proportional limit, and so is what stretches the mean row.
-    row = MeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
-    total = float(np.linalg.norm(row.after))
-    whole = row.taught - row.slope * row.output
-    # A population gradient has no part along the samples.
-    by_samples = row.after[2] / row.taught[2] if row.taught[2] > 0 else row.gain
-    return _Spike(
-        total**2 * width * problem.readout.second_moment,
-        _Direction(row.after[:2] / total, by_samples / total),
-        _Direction(whole[:2] / norm, 1 / norm),
-        teacher,
-        1.0,
-    )
-
-
-def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
-    """Return nodes of the joint law of a sample's projections and its residual ``y - f``.
-
-    An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part. The weights ``omega``
-    are those of as many samples as the step has: what is beyond the median of the largest is reflected there.
-    """
-    projection, weight = gaussian_rule(
-        link_of(problem.teacher).kinks, resolution=_PANEL if step.residual_noise == 0 else _PANEL_WITH_NOISE, order=8
-    )
-    noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
-    if step.residual_noise > 0:
-        noise, noise_weight = hermite_rule(_NOISE_NODES)
-        if problem.output_scale == "1/sqrt(N)":
-            own = moments(problem.activation).linear * math.sqrt(problem.readout.second_moment)
-            known = -own / math.sqrt(step.residual_noise)
-    residual = np.asarray(link_of(problem.teacher)(projection))[:, None] - step.residual_offset
-    residual = (residual + math.sqrt(step.residual_noise) * noise).ravel()
-    weights = (weight[:, None] * noise_weight).ravel()
-    projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])
-    # Residuals of nothing move no weight, whatever their law.
-    square = residual**2 if residual.any() else np.ones_like(residual)
-    omega, count = square / (weights @ square), problem.real_sizes().n_step
-    if math.isfinite(count) and residual.any():
-        largest = largest_residual(
-            link_of(problem.teacher), step.residual_offset, step.residual_noise, problem.d, count
-        )
-        omega = np.clip(2 * largest.residual**2 / (weights @ square) - omega, 0, omega)
-        omega /= weights @ omega
-    kept = weights > _LEAST_WEIGHT
-    return _Residuals(weights[kept], projections[:, kept], 1 - known**2, residual[kept], omega[kept])
-
-
-def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:
+def _outlier(equations: _Layer, spike: Spike, edge: float) -> WeightOutlier | None:
     """Return the outlier that a spike pushes above the edge of the bulk.
 
     Docs, "Spectra", equation (Z7).
@@ -591,7 +519,7 @@ def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOu
     bracket = (math.log(edge * (1 + EDGE_MARGIN)), math.log(far.z.real))
     if excess(bracket[0]) <= 0:
         # In correlated inputs the bulk may have an eigenvalue of its own above the edge, below which signs are others.
-        scan = np.linspace(bracket[1], bracket[0], _SCAN) if len(equations.directions.share) > 1 else np.empty(0)
+        scan = np.linspace(bracket[1], bracket[0], _SCAN) if equations.classes > 1 else np.empty(0)
         lower = next((x for x in scan.tolist() if excess(x) > 0), None)
         if lower is None:
             return None
@@ -603,10 +531,7 @@ def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOu
     slope = parts(beside, advance(equations, here, beside).state)[0].imag / beside.imag
     if spike.direction is spike.gradient:
         # The gradient is all that the step adds, with what is taken back.
-        known = equations.directions
-        made = (known.functions @ (known.share * known.eigenvalue**2)) @ equations.initial
-        initial = float(equations.energy @ made)
-        gradient_overlap = float(added.real / slope / (strength + shrink**2 * initial))
+        gradient_overlap = float(added.real / slope / (strength + shrink**2 * equations.initial_square))
     else:
         gradient_overlap = float(z * strength * gradient.real**2 * h.real / slope)
     return WeightOutlier(

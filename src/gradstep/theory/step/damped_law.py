@@ -34,7 +34,7 @@ from gradstep.errors import NotConverged
 from gradstep.theory.step.damped_samples import DampedSamples, ResidualRule
 from gradstep.theory.step.row_law import RowLaw
 
-__all__ = ["DampedLaw", "DampedPoints"]
+__all__ = ["DampedLaw", "DampedPoints", "between_parts", "sample_parts"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -45,8 +45,8 @@ _TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 200
 _ROUNDING, _SINGULAR = 1e-12, 1e-6
 #: Points of half a circle from which means are taken, and its radius over the size of the law.
 _FAR, _FAR_RADIUS = 8, 100.0
-#: Least eigenvalue of C, and least strength, that another number is divided by.
-_LEAST, _WEAKEST = 1e-12, 1e-60
+#: Least strength that another number is divided by.
+_WEAKEST = 1e-60
 
 
 class _Places(NamedTuple):
@@ -185,7 +185,7 @@ class DampedPoints:
     @cached_property
     def d_inner(self) -> Complex:
         """The derivative of H."""
-        weight = _between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
+        weight = between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
         turned = self.apart[..., None] * self.first
         return np.asarray(self.inner @ (turned[..., None] * turned[..., None, :] + weight[:, None]) @ self.inner)
 
@@ -223,11 +223,6 @@ class DampedLaw(RowLaw[DampedPoints]):
         return 1 + stretched + self.root**2 * (r**2 * pairs + samples.ratio * square * own) + self.strength * own
 
     @property
-    def _divisor(self) -> Array:
-        """Eigenvalues of C to divide by: what is finite over almost nothing takes no part in the step."""
-        return np.maximum(self.samples.spectrum.eigenvalue, _LEAST)
-
-    @property
     def _added(self) -> float:
         """``t``, of which the equations have the limit at zero."""
         return max(self.strength, _WEAKEST)
@@ -252,36 +247,12 @@ class DampedLaw(RowLaw[DampedPoints]):
         return self.samples.rules if self.root else self.samples.unsigned_rules
 
     def _sampled(self, gain: Complex) -> tuple[Complex, Complex]:
-        """Return the coefficients of the powers of r in ``Delta``, and in ``Delta K (1 + Gamma K)^-1``.
-
-        Returns
-        -------
-        delta : ndarray, shape (points, 3)
-        parts : ndarray, shape (points, 3, rows, rows)
-        """
-        eta, q, t = self._eta, self.root, self._added / self.samples.law.square
-        size = gain.shape[-1]
-        y, last = size - 2, size - 1
-        p, square, lost = 1 - eta * gain[:, y, last], gain[:, y, y], gain[:, last, last]
-        delta = np.stack([p**2 - eta**2 * square * lost, 0 * p, t * square], axis=1)
-        parts = np.zeros((len(gain), 3, size, size), dtype=complex)
-        parts[:, 0, y, y], parts[:, 2, y, y] = -(eta**2) * lost, t
-        parts[:, 0, y, last], parts[:, 0, last, last] = -eta * p, -(eta**2) * square
-        if q:
-            own, across, beside = gain[:, 0, 0], gain[:, 0, 1], gain[:, 0, 2]
-            delta[:, 1] = 2 * q * (p * across + eta * square * beside)
-            delta[:, 2] += q**2 * (across**2 - square * own)
-            parts[:, 2, 0, 0], parts[:, 1, 0, 1], parts[:, 2, 0, 1] = -square * q**2, q * p, q**2 * across
-            parts[:, 1, 0, 2], parts[:, 1, y, last] = eta * q * square, -eta * q * across
-            parts[:, 1, y, y] = 2 * eta * q * beside
-            parts[:, 2, y, y] -= q**2 * own
-            parts[:, :, 1, 0], parts[:, :, 2, 0] = parts[:, :, 0, 1], parts[:, :, 0, 2]
-        parts[:, :, last, y] = parts[:, :, y, last]
-        return delta, parts
+        """Return `sample_parts` at given unknowns."""
+        return sample_parts(gain, self._eta, self.root, self._added / self.samples.law.square)
 
     def _inner(self, weight: Complex, z: Complex) -> tuple[Complex, Complex]:
         """Return ``1 / ((1 - rho^2) c - z)`` and ``H(c)`` from ``Y``."""
-        rho, c = self._ratio, self._divisor
+        rho, c = self._ratio, self.samples.divisor
         apart = 1 / ((1 - rho**2) * self.samples.spectrum.eigenvalue - z[:, None])
         size = weight.shape[-1]
         y, last = size - 2, size - 1
@@ -314,7 +285,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
     def _beginning(self, z: Complex) -> Complex:
         """Return the unknowns of a step that adds nothing, and of the last ones what is proportional to it."""
-        eta, ratio, share, c = self._eta, self.samples.ratio, self.samples.spectrum.share, self._divisor
+        eta, ratio, share, c = self._eta, self.samples.ratio, self.samples.spectrum.share, self.samples.divisor
         p, freedom = self.samples.ridge / self.samples.damping, self.samples.freedom
         inverse = self.samples.kept * p / eta
         apart = 1 / (self.samples.spectrum.eigenvalue - z[:, None])
@@ -501,31 +472,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         return np.asarray((self.average(frame) - covariance) / self.strength)
 
     @cached_property
-    def _sources(self) -> tuple[Array, Array, float]:
-        """What makes a unit vector of theta, as ``P`` times a function of C along bt and a sum of the samples.
-
-        With any l, ``theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt)``. This one makes all parts of
-        theta without its part along bt about as large as the whole, so that they do not lose digits.
-
-        Returns
-        -------
-        source : ndarray, shape (classes,)
-        weight : ndarray, shape (nodes,)
-            Of the samples, of which the sum is orthogonal to bt.
-        directly : float
-            The part along bt itself.
-        """
-        samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        length, found = samples.off_teacher, float(known.teacher @ samples.kept)
-        lost, taken = samples.linear * (1 - found), samples.ratio * float(known.share @ samples.kept)
-        part = samples.linear * found + lost * taken
-        source = (lost * (1 - taken) - part * samples.damping / self._divisor) / length
-        return source, (law.residual - part * law.projection) / length, samples.scale * lost * taken / length
-
-    @cached_property
     def _weights(self) -> Array:
         """Weights of the means that `_between` takes, times powers 0 to 4 of the residual, shape (15, nodes)."""
-        (_, r, _), u, rule = self._sources, self.samples.law.projection, self._rules[1]
+        r, u, rule = self.samples.sources.weight, self.samples.law.projection, self._rules[1]
         # The square of a sample along bt is u^2. Along every other direction its mean is one.
         weights = np.stack([r**2, r * u, 1 - u**2])
         weights = rule.gathered(weights * self.samples.law.weight)
@@ -536,8 +485,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         among, sides, change = self._blocks(
             self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
         )
-        found, turn = among - sides @ np.linalg.solve(change, sides.mT), self._together
-        return np.asarray(turn.T @ found @ turn)
+        return np.asarray(among - sides @ np.linalg.solve(change, sides.mT))
 
     def _with_slope(self, points: DampedPoints) -> tuple[Complex, Complex]:
         """Return the same and its derivative."""
@@ -546,15 +494,10 @@ class DampedLaw(RowLaw[DampedPoints]):
         among, sides, change = self._blocks(self._resolvent(points), turned, points.inner, self._by_samples(points))
         slopes = self._d_resolvent(points), d_turned, points.d_inner, self._d_by_samples(points)
         d_among, d_sides, d_change = self._blocks(*slopes, one=0.0)
-        solved, turn = np.linalg.solve(change, sides.mT).mT, self._together
+        solved = np.linalg.solve(change, sides.mT).mT
         twice = d_sides @ solved.mT
         slope = d_among - twice - twice.mT + solved @ d_change @ solved.mT
-        return turn.T @ (among - sides @ solved.mT) @ turn, turn.T @ slope @ turn
-
-    @property
-    def _together(self) -> Array:
-        """What makes the two vectors of bt and of the part of theta for which there are sources."""
-        return np.array([[1.0, self._sources[2]], [0.0, 1.0]])
+        return among - sides @ solved.mT, np.asarray(slope)
 
     def _turned(self, points: DampedPoints) -> Complex:
         """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
@@ -567,16 +510,23 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The change is between bt in each row, and the sums of the samples that are seen along it.
         """
-        (source, *_), teacher, (own, crossed, beside) = self._sources, self.samples.spectrum.teacher, sampled
+        (direct, source, *_), teacher, (own, crossed, beside) = (
+            self.samples.sources,
+            self.samples.spectrum.teacher,
+            sampled,
+        )
         rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
         y = rows - 2
-        by_both = turned[..., y] @ (teacher * source)
-        among = _symmetric(resolvent @ teacher, by_both, inner[..., y, y] @ (teacher * source**2) + own)
+        by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)
+        whole = inner[..., y, y] @ (teacher * source**2) + resolvent @ (teacher * direct**2) + own
+        whole = whole + 2 * (turned[..., y] @ (teacher * source * direct))
+        among = _symmetric(resolvent @ teacher, by_both, whole)
         # All numbers of about the same size: the row of y is as large as the first of the unknowns.
         unit = np.ones(2 * rows)
         unit[y], unit[rows + y] = 1 / large, large
         sides: Complex = np.zeros((len(inner), 2, 2 * rows), dtype=complex)
-        sides[:, 0, :rows], sides[:, 1, :rows] = turned.mT @ teacher, inner[..., y].mT @ (teacher * source)
+        sides[:, 0, :rows] = turned.mT @ teacher
+        sides[:, 1, :rows] = inner[..., y].mT @ (teacher * source) + turned.mT @ (teacher * direct)
         sides[:, 1, rows:] = crossed
         change: Complex = np.zeros((len(inner), 2 * rows, 2 * rows), dtype=complex)
         change[:, :rows, :rows], change[:, rows:, rows:] = _mean(inner, teacher), beside
@@ -607,7 +557,26 @@ class DampedLaw(RowLaw[DampedPoints]):
         if q:
             crossed[:, y] -= q * gain[:, 0, y] * linear
             crossed[:, 0] = q * gain[:, y, y] * linear
-        return own, crossed, np.einsum("zp,zpij->zij", means[:, 2, :3], points.parts)
+        squares, products, beside = np.moveaxis(np.einsum("zwp,zpij->zwij", means[..., :3], points.parts), 1, 0)
+        if self.samples.turn is not None:
+            more, most = self._more(points.inner)
+            own = own + most * self._square - _form(more, squares, more + 2 * gain[:, y])
+            crossed += (more[:, None] @ products)[:, 0]
+        return own, crossed, beside
+
+    def _more(self, inner: Complex) -> tuple[Complex, Complex]:
+        """Return what the noise of the theta of one draw adds to Gamma in the row of y, shape (points, rows).
+
+        The other one is what its square adds there, shape (points,).
+        Docs, "Spread", equation (D11b).
+        """
+        noise, weights, y = self.samples.sources.noise, self.samples.ratio * self.samples.spectrum.share, -2
+        return inner[..., y].mT @ (weights * (noise - 1)), inner[..., y, y] @ (weights * (noise**2 - 1))
+
+    @cached_property
+    def _square(self) -> float:
+        """Mean square of the weights of the sum in theta."""
+        return self.samples.law.mean(self.samples.sources.weight**2)
 
     def _d_by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
         """Return the derivatives of the same."""
@@ -627,7 +596,52 @@ class DampedLaw(RowLaw[DampedPoints]):
             crossed[:, y] -= q * (d_gain[:, 0, y] * linear + gain[:, 0, y] * d_linear)
             crossed[:, 0] = q * (d_loop * linear + loop * d_linear)
         own = d_loop * means[:, 0, 0] + loop * moved[:, 0, 0]
-        return own, crossed, -_between_parts(points.parts, d_gain, squares[:, 2:])[:, 0]
+        by_squares, by_products, beside = np.moveaxis(-between_parts(points.parts, d_gain, squares), 1, 0)
+        if self.samples.turn is not None:
+            (more, _), (d_more, d_most) = self._more(points.inner), self._more(points.d_inner)
+            weighted = np.einsum("zwp,zpij->zwij", means[:, :2, :3], points.parts)
+            own = own + d_most * self._square - _form(more, by_squares, more + 2 * gain[:, y])
+            own -= 2 * _form(d_more, weighted[:, 0], more + gain[:, y]) + 2 * _form(more, weighted[:, 0], d_gain[:, y])
+            crossed += (d_more[:, None] @ weighted[:, 1] + more[:, None] @ by_products)[:, 0]
+        return own, crossed, beside
+
+
+def sample_parts(gain: Complex, eta: float, root: float, strength: complex) -> tuple[Complex, Complex]:
+    """Return the coefficients of the powers of r in ``Delta = det(1 + Gamma K)``, and in ``Delta K (1 + Gamma K)^-1``.
+
+    Parameters
+    ----------
+    gain : ndarray, shape (points, rows, rows)
+        ``Gamma``.
+    eta, root : float
+        ``1 / (1 + delta)``, and ``q``: zero if there are two rows.
+    strength : complex
+        ``t / E r^2``.
+
+    Returns
+    -------
+    delta : ndarray, shape (points, 3)
+    parts : ndarray, shape (points, 3, rows, rows)
+    """
+    q, t = root, strength
+    size = gain.shape[-1]
+    y, last = size - 2, size - 1
+    p, square, lost = 1 - eta * gain[:, y, last], gain[:, y, y], gain[:, last, last]
+    delta = np.stack([p**2 - eta**2 * square * lost, 0 * p, t * square], axis=1)
+    parts = np.zeros((len(gain), 3, size, size), dtype=complex)
+    parts[:, 0, y, y], parts[:, 2, y, y] = -(eta**2) * lost, t
+    parts[:, 0, y, last], parts[:, 0, last, last] = -eta * p, -(eta**2) * square
+    if q:
+        own, across, beside = gain[:, 0, 0], gain[:, 0, 1], gain[:, 0, 2]
+        delta[:, 1] = 2 * q * (p * across + eta * square * beside)
+        delta[:, 2] += q**2 * (across**2 - square * own)
+        parts[:, 2, 0, 0], parts[:, 1, 0, 1], parts[:, 2, 0, 1] = -square * q**2, q * p, q**2 * across
+        parts[:, 1, 0, 2], parts[:, 1, y, last] = eta * q * square, -eta * q * across
+        parts[:, 1, y, y] = 2 * eta * q * beside
+        parts[:, 2, y, y] -= q**2 * own
+        parts[:, :, 1, 0], parts[:, :, 2, 0] = parts[:, :, 0, 1], parts[:, :, 0, 2]
+    parts[:, :, last, y] = parts[:, :, y, last]
+    return delta, parts
 
 
 def _reciprocal(delta: Complex, powers: Array) -> Array:
@@ -659,7 +673,7 @@ def _sums(values: Array, weights: Array) -> Complex:
     return np.asarray(real + 1j * imaginary)
 
 
-def _between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
+def between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
     """Return means of ``X E X`` for parabolas X in the residual, shape (points, weights, rows, rows).
 
     Parameters
@@ -684,6 +698,11 @@ def _positive(gain: Complex) -> NDArray[np.bool_]:
     good = np.asarray((diagonal > 0).all(axis=1) & np.isfinite(scaled).all(axis=(1, 2)))
     good[good] = np.linalg.eigvalsh(scaled[good]).min(axis=1) > -_SINGULAR
     return good
+
+
+def _form(left: Complex, matrices: Complex, right: Complex) -> Complex:
+    """Return matrices between vectors, shape (points,)."""
+    return np.asarray((left[:, None] @ matrices @ right[..., None])[:, 0, 0])
 
 
 def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:

@@ -24,11 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.resolution import NOTHING
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, relative_variance
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn, relative_variance
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["DampedSamples", "ResidualRule"]
+__all__ = ["DampedSamples", "ResidualRule", "Sources"]
 
+#: Least eigenvalue of C that another number is divided by.
+_LEAST = 1e-12
 #: Digits up to which residuals are equal.
 _DIGITS = 13
 #: Parts of the law of a residual that have two nodes each where few are enough.
@@ -83,6 +85,25 @@ class ResidualRule(NamedTuple):
         return self.of(nodes, np.concatenate([-whole * lower, whole * upper]) / np.tile(upper - lower, 2))
 
 
+class Sources(NamedTuple):
+    """What makes a vector: a function of C along bt, and ``P`` times another one and times a sum of the samples.
+
+    Attributes
+    ----------
+    direct, inner : ndarray, shape (classes,)
+        The functions of C along bt, without and with P.
+    weight : ndarray, shape (nodes,)
+        Of the samples, of which the sum is orthogonal to bt.
+    noise : ndarray, shape (classes,)
+        A function of C that multiplies the sum.
+    """
+
+    direct: Array
+    inner: Array
+    weight: Array
+    noise: Array
+
+
 @dataclass(frozen=True)
 class DampedSamples:
     """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``.
@@ -93,10 +114,15 @@ class DampedSamples:
         The same samples without damping.
     damping : float
         ``delta``, finite.
+    turn : Turn or None
+        The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
+        the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
+        `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
     """
 
     plain: CorrelatedSamples
     damping: float
+    turn: Turn | None = None
 
     @cached_property
     def law(self) -> Residual:
@@ -216,14 +242,22 @@ class DampedSamples:
         known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
         return law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
 
+    @property
+    def signal(self) -> Array:
+        """The component of theta along bt in each class, over that of bt."""
+        return np.asarray(self.scale * self.linear * self.kept) if self.turn is None else self.turn.signal
+
     def quadratic(self, values: Array) -> float:
         """Return ``theta^T V theta``, for a function V of C given by its values."""
-        teacher = self.linear**2 * float(self.spectrum.teacher @ (values * self.kept**2))
-        return self.scale**2 * teacher + self.ratio * self.trace(values) * self.missed
+        return float(self.spectrum.teacher @ (values * self.signal**2)) + self.noise(values)
+
+    def noise(self, values: Array) -> float:
+        """Return ``theta^T V theta`` of the part of theta that is orthogonal to bt in every class."""
+        return self.ratio * self.trace(values) * self.missed if self.turn is None else self._turned_noise(values)
 
     def with_teacher(self, values: Array) -> float:
         """Return ``bt^T V theta``."""
-        return self.scale * self.linear * float(self.spectrum.teacher @ (values * self.kept))
+        return float(self.spectrum.teacher @ (values * self.signal))
 
     def with_gradient(self, values: Array) -> float:
         """Return ``g^T V theta``."""
@@ -264,12 +298,76 @@ class DampedSamples:
         """``nu``, the length of the part of theta that is orthogonal to bt."""
         return math.sqrt(max(self._among(self._one)[2], NOTHING))
 
+    @property
+    def divisor(self) -> Array:
+        """Eigenvalues of C to divide by: what is finite over almost nothing takes no part in the step."""
+        return np.maximum(self.spectrum.eigenvalue, _LEAST)
+
+    @cached_property
+    def _parts(self) -> Sources:
+        """What makes the part of the mean theta that is orthogonal to bt.
+
+        With any l, ``theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt)`` where
+        ``eta = 1 / (1 + delta)``. This one makes all parts about as large as the whole, so that they lose no digits.
+        """
+        known, one = self.spectrum, np.ones_like(self.spectrum.eigenvalue)
+        found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
+        lost = self.linear * (1 - found)
+        part = self.linear * found + lost * taken
+        inner = lost * (1 - taken) - part * self.damping / self.divisor
+        weight = self.law.residual - part * self.law.projection
+        return Sources(self.scale * lost * taken * one, inner, weight, one)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """What makes the unit vector of theta that is orthogonal to bt."""
+        (direct, inner, weight, noise), turn = self._parts, self.turn
+        if turn is not None:
+            noise = turn.noise
+            direct = turn.signal - self.with_teacher(self._one) - self._noise_along(noise)
+        return Sources(direct / self.off_teacher, noise * inner / self.off_teacher, weight / self.off_teacher, noise)
+
+    @property
+    def _resolvent(self) -> Array:
+        """``P / (1 + delta)`` in each class of directions."""
+        return self.kept * self.ridge / self.damping
+
+    def _noise_along(self, noise: Array) -> Array:
+        """Return what `_parts` with another noise have along bt through P, over bt."""
+        _, inner, weight, _ = self._parts
+        q = self._resolvent
+        seen = self.law.mean(weight * self.law.projection) * self.damping / self.ridge
+        return np.asarray(
+            self.scale * q * (noise * inner - self.ratio * float(self.spectrum.share @ (noise * q)) * seen)
+        )
+
+    def _turned_noise(self, values: Array) -> float:
+        """Return `noise` of the theta of one draw.
+
+        ``P V P`` is the derivative of P in a shift by V, and of the law of P between bt and the sums of the samples.
+        Docs, "Spread", equation (D11b).
+        """
+        assert self.turn is not None
+        noise, (_, inner, weight, _), law = self.turn.noise, self._parts, self.law
+        q, m, ratio = self._resolvent, self.damping / self.ridge, self.ratio
+        share, teacher = self.spectrum.share, self.spectrum.teacher
+        square, seen = law.mean(weight**2), law.mean(weight * law.projection)
+        moved = ratio * float(share @ (values * self.kept**2)) / (1 - self.freedom)
+        d_q = (moved + values) * q**2
+        gain, d_gain = (ratio * float(share @ (noise * x)) for x in (q, d_q))
+        beside, d_beside = (float(teacher @ (noise * inner * x)) for x in (q, d_q))
+        own, d_own = float(teacher @ q), float(teacher @ d_q)
+        crossed, d_crossed = gain * m * seen, (d_gain * m - gain * moved) * seen
+        known = float(teacher @ ((noise * inner) ** 2 * d_q)) + ratio * float(share @ (noise**2 * d_q)) * square
+        known -= gain * (2 * d_gain * m - gain * moved) * square
+        changed = 2 * (d_beside * crossed + beside * d_crossed) - crossed * (d_own * crossed + 2 * own * d_crossed)
+        along = float(teacher @ (values * self._noise_along(noise) ** 2))
+        return self.scale**2 * (known - changed) - along
+
     def _among(self, values: Array) -> tuple[float, float, float]:
         """Return V between bt and ``theta - m bt``, for a function V of C given by its values."""
-        teacher, projection = self.spectrum.teacher * values, self.with_teacher(self._one)
-        apart = self.scale * self.linear * self.kept - projection
-        noise = self.ratio * self.trace(values) * self.missed
-        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + noise
+        teacher, apart = self.spectrum.teacher * values, self.signal - self.with_teacher(self._one)
+        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + self.noise(values)
 
     def among(self, power: int) -> Array:
         """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made."""

@@ -6,7 +6,8 @@ In whitened inputs the step adds ``theta = P g`` to the rows. Divided by ``1 + d
 
 at ``s = 0``, where the derivatives of the minimal value are ``-2 bt.omega`` and ``|omega|^2``. The covariance of two
 minimal values therefore has the covariances of both numbers among its derivatives, as that of two fits has those of
-their errors (`gradstep.theory.equivalent.loss_covariance`). This project.
+their errors (`gradstep.theory.equivalent.loss_covariance`). With parameters of their own in each class of directions
+these numbers are known there. This project.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from gradstep.theory.step.damped_samples import DampedSamples
 
-__all__ = ["DirectionDraws", "direction_draws"]
+__all__ = ["ClassDraws", "DirectionDraws", "class_draws", "direction_draws"]
 
 Array = NDArray[np.float64]
 
@@ -74,6 +75,25 @@ class _Jet:
         return _Jet(1 / left, self.first / left**2, self.mixed / left**2 + 2 * across / left**3)
 
 
+@dataclass(frozen=True)
+class ClassDraws:
+    """Numbers of a step in the classes of directions: sums over the classes with given weights.
+
+    The numbers are the sums of ``bt.theta`` in each class, the averages of ``r^2`` and ``r``, and the sums of
+    ``|theta|^2`` off bt in each class.
+
+    Attributes
+    ----------
+    covariance : ndarray, shape (numbers, numbers)
+        To leading order in the number of samples.
+    square_slope : ndarray, shape (sums,)
+        What the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals changes.
+    """
+
+    covariance: Array
+    square_slope: Array
+
+
 def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
     """Return the law of the numbers of a step.
 
@@ -89,57 +109,99 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
     -------
     DirectionDraws
     """
-    law, teacher, linear = samples.law, samples.spectrum.teacher, samples.linear
-    slopes = _Slopes.of(samples)
-    fitted = linear * float(teacher @ samples.kept)
-    # Each sample's part of the four numbers: the slopes of its own term in J, r^2 and r.
-    rest = law.residual - fitted * law.projection
-    of_square = (slopes.weight[:, None] * rest - 2 * slopes.left * slopes.along[:, None] * law.projection) * rest
-    numbers = np.stack([of_square[0] / -2, law.residual**2, law.residual, of_square[1]])
-    numbers -= (numbers @ law.weight)[:, None]
-    covariance = (law.weight * numbers) @ numbers.T
-    scale = np.array([-0.5, 1.0])
-    covariance[np.ix_([0, 3], [0, 3])] += _of_fits(samples, slopes, fitted) * np.outer(scale, scale)
+    law, one = samples.law, np.ones((1, len(samples.spectrum.share)))
+    slopes = _Slopes.of(samples, one, one, samples.spectrum.share, off_teacher=False)
     mean = np.array([samples.alignment * samples.norm, law.square, law.mean(law.residual), samples.norm**2])
-    return DirectionDraws(mean, covariance / n_step, float(slopes.weight[1]))
+    return DirectionDraws(mean, _covariance(samples, slopes) / n_step, float(slopes.weight[1]))
+
+
+def class_draws(samples: DampedSamples, n_step: float, along: Array, across: Array, free: Array) -> ClassDraws:
+    """Return the law of the numbers of a step in the classes of directions.
+
+    Docs, "Spread", equation (D11a).
+
+    Parameters
+    ----------
+    samples : DampedSamples
+    n_step : float
+        Number of samples, the unit of the covariance.
+    along, across : ndarray, shape (sums, classes)
+        Weights of the classes in the sums of ``bt.theta`` and of ``|theta|^2`` off bt.
+    free : ndarray, shape (classes,)
+        Share of the directions in each class that are orthogonal to bt.
+
+    Returns
+    -------
+    ClassDraws
+    """
+    slopes = _Slopes.of(samples, along, across, free, off_teacher=True)
+    return ClassDraws(_covariance(samples, slopes) / n_step, slopes.weight[len(along) :])
 
 
 class _Slopes(NamedTuple):
-    """Derivatives of the minimum of J in ``s_1`` and ``s_2``. The units are those in which they change ``theta``.
+    """Derivatives of the minimum of J in its parameters. The units are those in which they change ``theta``.
 
     Attributes
     ----------
+    first : int
+        Number of the parameters of ``bt.omega``, which come first.
     left : float
         ``m``, the weight of a sample beside all others.
-    weight : ndarray, shape (2,)
+    weight : ndarray, shape (parameters,)
         Slopes of m.
-    along : ndarray, shape (2,)
+    along : ndarray, shape (parameters,)
         Slopes of ``bt.omega``.
-    fitted : ndarray, shape (2, classes)
+    fitted : ndarray, shape (parameters, classes)
         Slopes of omega in each class, as a multiple of bt.
-    kept : ndarray, shape (2, classes)
-        Slopes of ``k``.
+    shared, own : ndarray, shape (parameters, classes)
+        Slopes of ``k`` by m in all directions, and what a parameter takes of it in its own directions.
+    free : ndarray, shape (classes,)
+        Share of these.
     """
 
+    first: int
     left: float
     weight: Array
     along: Array
     fitted: Array
-    kept: Array
+    shared: Array
+    own: Array
+    free: Array
 
     @classmethod
-    def of(cls, samples: DampedSamples) -> _Slopes:
+    def of(cls, samples: DampedSamples, along: Array, across: Array, free: Array, *, off_teacher: bool) -> _Slopes:
         kept, left, known = samples.kept, samples.damping / samples.ridge, samples.spectrum
-        # Slope of omega in s_1, as a multiple of bt.
+        # Slope of omega in the first parameters, as a multiple of bt.
         made = samples.scale * kept / left
-        gain = samples.ratio * left**2 * float(known.share @ made**2) / (1 - samples.freedom)
-        bend = gain / left * kept * (1 - kept) - left * made**2
-        fitted = np.stack([made, samples.linear * bend])
-        return cls(left, np.array([0.0, gain]), fitted @ known.teacher, fitted, np.stack([0 * bend, bend]))
+        gain = samples.ratio * left**2 * (across @ (free * made**2)) / (1 - samples.freedom)
+        shared = (gain / left)[:, None] * kept * (1 - kept)
+        own = left * made**2 * across
+        fitted = np.concatenate([made * along, samples.linear * (shared if off_teacher else shared - own)])
+        still = np.zeros((len(along), len(kept)))
+        weight = np.concatenate([np.zeros(len(along)), gain])
+        both = np.concatenate([still, shared]), np.concatenate([still, own])
+        return cls(len(along), left, weight, fitted @ known.teacher, fitted, *both, free)
+
+
+def _covariance(samples: DampedSamples, slopes: _Slopes) -> Array:
+    """Return ``n_step`` times the covariance of the numbers: of bt.omega, the averages of r^2 and r, the others."""
+    law, linear, count = samples.law, samples.linear, slopes.first
+    fitted = linear * float(samples.spectrum.teacher @ samples.kept)
+    # Each sample's part of the numbers: the slopes of its own term in J, r^2 and r.
+    rest = law.residual - fitted * law.projection
+    of_square = (slopes.weight[:, None] * rest - 2 * slopes.left * slopes.along[:, None] * law.projection) * rest
+    residuals = np.stack([law.residual**2, law.residual])
+    numbers = np.concatenate([of_square[:count] / -2, residuals, of_square[count:]])
+    numbers -= (numbers @ law.weight)[:, None]
+    covariance = (law.weight * numbers) @ numbers.T
+    scale = np.where(np.arange(len(of_square)) < count, -0.5, 1.0)
+    places = np.delete(np.arange(len(numbers)), [count, count + 1])
+    covariance[np.ix_(places, places)] += _of_fits(samples, slopes, fitted) * np.outer(scale, scale)
+    return np.asarray(covariance)
 
 
 def _of_fits(samples: DampedSamples, slopes: _Slopes, fitted: float) -> Array:
-    """Return what the covariance of the slopes of two minima has of their fits, shape (2, 2)."""
+    """Return what the covariance of the slopes of two minima has of their fits, shape (parameters, parameters)."""
     known, linear, kept = samples.spectrum, samples.linear, samples.kept
     weight = _Jet.product(slopes.left, slopes.weight)
     alone = samples.law.square - 2 * linear * fitted + fitted**2
@@ -150,11 +212,11 @@ def _of_fits(samples: DampedSamples, slopes: _Slopes, fitted: float) -> Array:
         slopes.fitted @ (known.teacher * fit) - linear * slopes.along,
         (slopes.fitted * known.teacher) @ slopes.fitted.T,
     )
-    shared = _Jet(
-        samples.freedom,
-        samples.ratio * (slopes.kept @ (known.share * kept)),
-        samples.ratio * (slopes.kept * known.share) @ slopes.kept.T,
-    )
+    across = (slopes.shared * slopes.free) @ slopes.own.T
+    mixed = (slopes.shared * known.share) @ slopes.shared.T - across - across.T
+    mixed += (slopes.own * slopes.free) @ slopes.own.T
+    first = slopes.shared @ (known.share * kept) - slopes.own @ (slopes.free * kept)
+    shared = _Jet(samples.freedom, samples.ratio * first, samples.ratio * mixed)
     return (
         2 * (weight * whole * whole * shared.over_one_less()).mixed - 2 * (weight * along_teacher * along_teacher).mixed
     )

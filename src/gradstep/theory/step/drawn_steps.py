@@ -7,7 +7,8 @@ in place of the gradient (`gradstep.theory.step.direction_draws`).
 
 In correlated inputs the gradient has a part in each class of directions. A draw has there the component ``mu_1* + x_c``
 of bt and the noise ``y_c`` in place of the mean ones. Errors are smooth functions of an eigenvalue of these, so that
-polynomials of low degree in the eigenvalue have all that errors feel. This project.
+polynomials of low degree in the eigenvalue have all that errors feel. Of a damped step the numbers in different classes
+have covariances, and the noise is under the metric. This project.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
 from gradstep.sizes import Sizes
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.direction_draws import DirectionDraws, direction_draws
+from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics
 
@@ -46,13 +47,13 @@ _DEGREE = 4
 def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False) -> Pairs:
     """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
 
-    Docs, "Spread", equations (D9), (D10) and (D11).
+    Docs, "Spread", equations (D9), (D10), (D11) and (D11b).
 
     Parameters
     ----------
     problem : Problem
     step : StepStatistics
-        The mean step, its spike along the gradient; of correlated inputs without damping.
+        The mean step, its spike along the gradient.
     sizes : Sizes
     along_common : bool
         Whether the spike is along the common part of the rows (`gradstep.theory.step.own_output.MeanRow`).
@@ -64,6 +65,9 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
     """
     if isinstance(step.correlated, CorrelatedSamples):
         yield from _turned_steps(problem, step, step.correlated, sizes)
+        return
+    if step.correlated is not None and problem.inputs is not None:
+        yield from _damped_turned_steps(problem, step, step.correlated, sizes)
         return
     numbers: _Numbers | _DampedNumbers
     if step.correlated is None:
@@ -216,26 +220,60 @@ def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSam
 
     def moved(by_linear: float, by_square: float, by_mean: float) -> StepStatistics:
         square = max(1 + by_square / law.square, _LEAST)
-        return _scaled(_turned(step, samples, samples.linear + by_linear * one, square * one), square, by_mean).resolved
+        turn = Turn(samples.linear + by_linear * one, math.sqrt(square) * one)
+        return _scaled(_turned(step, samples, turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
         yield moved(*axis.tolist()), moved(*(-axis).tolist())
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
-        up, down = (_turned(step, samples, samples.linear + sign * scale * part, one) for sign in (1, -1))
+        up, down = (_turned(step, samples, Turn(samples.linear + sign * scale * part, one)) for sign in (1, -1))
         yield up.resolved, down.resolved
-    # In a class that has a part of the teacher, one direction is that of bt: the others are free.
-    free = np.maximum(known.share - np.where(known.teacher > 0, (1 + _ROUNDING) / d, 0.0), 0.0)
+    free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
-        up, down = (_turned(step, samples, samples.linear * one, square) for square in squares)
+        up, down = (_turned(step, samples, Turn(samples.linear * one, np.sqrt(square))) for square in squares)
         yield up.resolved, down.resolved
 
 
-def _turned(step: StepStatistics, samples: CorrelatedSamples, signal: Array, noise_square: Array) -> StepStatistics:
-    """Return the step with another gradient, see `gradstep.theory.step.correlated_samples.Turn`."""
-    turned = replace(samples, turn=Turn(signal, np.sqrt(noise_square)))
+def _free(known: Spectrum, d: float) -> Array:
+    """Return the share of the directions in each class that are orthogonal to bt, where it has a part of it."""
+    return np.maximum(known.share - np.where(known.teacher > 0, (1 + _ROUNDING) / d, 0.0), 0.0)
+
+
+def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float]) -> Pairs:
+    """Yield the pairs of `drawn_steps` for a damped step on correlated inputs."""
+    d, width, n_step, *_ = sizes
+    law, known = samples.law, samples.spectrum
+    free = _free(known, d)
+    along, across = _polynomials(known.eigenvalue, known.teacher), _polynomials(known.eigenvalue, free)
+    draws, count, mean = class_draws(samples, n_step, along, across, free), len(along), law.mean(law.residual)
+    moved = np.concatenate([np.zeros(count), [-2 * mean, -1], -2 * mean * draws.square_slope])
+    covariance = draws.covariance + _of_mean_readout(problem, width, moved)
+
+    def noise(change: Array) -> Array:
+        """Return the sums of ``|theta|^2`` off bt for another noise."""
+        turned = replace(samples, turn=Turn(samples.signal, 1 + change))
+        return np.array([turned.noise(part) for part in across])
+
+    # The sums are squares of the noise. What makes one of them grow by one, and no other one.
+    slopes = np.array([noise(part / 2) - noise(-part / 2) for part in across])
+    made = np.linalg.solve(slopes.reshape(2 * (len(across),)), across)
+
+    def shifted(change: Array) -> StepStatistics:
+        by_square, by_mean = change[count : count + 2].tolist()
+        turn = Turn(
+            samples.signal + change[:count] @ along, np.maximum(1 + change[count + 2 :] @ made, math.sqrt(_LEAST))
+        )
+        return _scaled(_turned(step, samples, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
+
+    yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
+
+
+def _turned(step: StepStatistics, samples: CorrelatedSamples | DampedSamples, turn: Turn) -> StepStatistics:
+    """Return the step with the direction of another draw."""
+    turned = replace(samples, turn=turn)
     _, one, two = step.fluctuations.projection_variance
     along = turned.form_along(turned.alignment)
     return replace(

@@ -1,14 +1,14 @@
-"""Learning curves of the estimators against refits of the whole estimator: step, penalty and readout.
+"""Learning curves of the estimators against refits of the whole estimator: first layer, penalty and readout.
 
-``python -m benchmarks.estimator_learning_curves FILE`` writes what the docs show, in a few minutes on one core. The
-tables come with scikit-learn, or are drawn.
+``python -m benchmarks.estimator_learning_curves FILE`` writes what the docs show, in a few minutes on one core.
+The tables come with scikit-learn, or are drawn.
 
 The model is fitted to a part of a table, and its curve says what it scores with these rows and with twice as many. A
-refit takes as many random rows of the table, chooses its step and its penalty anew, and is tested on all rows that it
-has not taken. It is fitted again with its step and each of several penalties, of which the best on average is the one
-to compare with: a curve is at the best penalty. The parts are a third of a table at most: an estimate from a share of a
-finite population varies by the root of what is left of it less, which is taken into account, like the scatter of the
-refits.
+refit takes as many random rows of the table, chooses its first layer (a step, rounds or neither, and the activation)
+and its penalty anew, and is tested on all rows that it has not taken. Its readout is fitted again, to the first layer
+that it has chosen, with each of several penalties, of which the best on average is the one to compare with: a curve is
+at the best penalty. The parts are a third of a table at most: an estimate from a share of a finite population varies by
+the root of what is left of it less, which is taken into account, like the scatter of the refits.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ import json
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn import datasets
+from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
 import gradstep as gs
+from gradstep.gaussian import scalar_function
 
 Array = np.ndarray
 Row = dict[str, Any]
@@ -73,16 +76,31 @@ def fitted(inputs: Array, targets: Array, classes: bool, seed: int, **options: A
     return kind(width=WIDTH, random_state=seed, **options).fit(inputs, targets)
 
 
-def scores(model: Any, inputs: Array, targets: Array, classes: bool) -> tuple[float, float]:
-    """Return R^2, of the codes of classes, and the accuracy of a classifier."""
-    outputs = (model.decision_function if classes else model.predict)(inputs)
+def codes(model: Any, targets: Array, classes: bool) -> Array:
+    """Return what the readout is fitted to, shape (rows, outputs): numbers, or classes as +1 and -1."""
     if not classes:
-        return 1 - float(np.mean((outputs - targets) ** 2) / np.var(targets)), float("nan")
+        return targets[:, None]
     shown = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
-    codes = np.where(targets[:, None] == shown, 1.0, -1.0)
-    variance = codes.var(axis=0).sum()
-    error = ((outputs.reshape(codes.shape) - codes) ** 2).mean(axis=0).sum()
-    return 1 - float(error / variance), float(model.score(inputs, targets))
+    return np.where(targets[:, None] == shown, 1.0, -1.0)
+
+
+def features(model: Any, inputs: Array) -> Array:
+    """Return the features of a model."""
+    return scalar_function(model.activation_)(model.standardisation_(inputs) @ model.weights_.T + model.offsets_)
+
+
+def score(outputs: Array, targets: Array) -> float:
+    """Return R^2, over all outputs."""
+    outputs = outputs.reshape(targets.shape)
+    return 1 - float(((outputs - targets) ** 2).mean(axis=0).sum() / targets.var(axis=0).sum())
+
+
+def refit_scores(
+    model: Any, train: tuple[Array, Array], test: tuple[Array, Array], ridge: Iterable[float]
+) -> list[float]:
+    """Return R^2 of readouts with several penalties on the first layer of a model."""
+    known, fresh = features(model, train[0]), features(model, test[0])
+    return [score(Ridge(penalty).fit(known, train[1]).predict(fresh), test[1]) for penalty in ridge]
 
 
 def measure(name: str, inputs: Array, targets: Array, classes: bool) -> Row:
@@ -93,37 +111,41 @@ def measure(name: str, inputs: Array, targets: Array, classes: bool) -> Row:
     for factor in (1, 2):
         parts = [np.split(random.permutation(len(targets)), [factor * rows]) for _ in range(REFITS)]
         models = [fitted(inputs[train], targets[train], classes, k) for k, (train, _) in enumerate(parts)]
-        found = [scores(m, inputs[test], targets[test], classes) for m, (_, test) in zip(models, parts, strict=True)]
-        path = []
         middle = float(np.median([model.ridge_ for model in models]))
-        for k, (model, (train, test)) in enumerate(zip(models, parts, strict=True)):
-            options = {"eta": model.eta_, "damping": model.damping_}
-            path.append([])
-            for ridge in middle * PENALTIES:
-                again = fitted(inputs[train], targets[train], classes, k, ridge=ridge, **options)
-                path[-1].append(scores(again, inputs[test], targets[test], classes))
-        best = int(np.argmax(np.mean(path, axis=0)[:, 0]))
-        entry[f"refits_{factor}"] = {"own": _mean(np.array(found)), "best": _mean(np.array(path)[:, best])}
+        # Of each refit R^2 with its own penalty, and with the others.
+        path = []
+        for model, rows_of in zip(models, parts, strict=True):
+            train, test = ((inputs[rows], codes(model, targets[rows], classes)) for rows in rows_of)
+            path.append(refit_scores(model, train, test, [model.ridge_, *(middle * PENALTIES)]))
+        own, *others = np.transpose(path)
+        entry[f"refits_{factor}"] = {
+            "own": _mean(own),
+            "best": _mean(max(others, key=np.mean)),
+            "layers": dict(Counter(map(_layer, models))),
+        }
     curves = []
     for seed in range(POOLS):
         pool = random.permutation(len(targets))[:rows]
         model = fitted(inputs[pool], targets[pool], classes, seed)
         curve = model.learning_curve(inputs[pool], targets[pool], n=[rows, 2 * rows])
-        kept: Row = {"scale": model.step_scale_}
+        kept: Row = {"layer": _layer(model)}
         for factor in (1, 2):
-            score = curve.at(factor * rows)
-            kept[f"r2_{factor}"], kept[f"error_{factor}"] = score.value, score.standard_error
-        if classes:
-            kept["accuracy_1"] = float(curve.accuracy[0, curve.best[0]])
+            found = curve.at(factor * rows)
+            kept[f"r2_{factor}"], kept[f"error_{factor}"] = found.value, found.standard_error
         curves.append(kept)
     entry["curves"] = curves
     return entry
 
 
+def _layer(model: Any) -> str:
+    """Return what was done to the first layer, and its activation."""
+    move = "rounds" if model.rounds_ else "a step" if model.eta_ else "no step"
+    return f"{move}, {model.activation_}"
+
+
 def _mean(found: Array) -> Row:
-    """Return the mean R^2 and accuracy of refits (refits, 2), and the standard error of the former."""
-    error = float(found[:, 0].std(ddof=1)) / len(found) ** 0.5
-    return {"r2": float(found[:, 0].mean()), "error": error, "accuracy": float(found[:, 1].mean())}
+    """Return the mean R^2 of refits, and its standard error."""
+    return {"r2": float(found.mean()), "error": float(found.std(ddof=1)) / len(found) ** 0.5}
 
 
 def summary(entries: list[Row]) -> list[Row]:

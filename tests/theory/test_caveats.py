@@ -46,6 +46,9 @@ def scaled(problem: gs.Problem, factor: int) -> gs.Problem:
         ("rows stretched along the teacher", {"activation": "abs", "teacher": "x**2 - 1"}),
         ("initial output of order one",
          {"activation": "H1 + 0.5*H3", "output_scale": "1/sqrt(N)", "d": 120, "readout": {-1.0: 0.5, 1.0: 0.5}}),
+        ("own output that changes the rows",
+         {"activation": "x**3", "teacher": "H2", "readout": "constant", "eta": gs.Step(3.0, 0.5), "d": 60, "width": 90,
+          "n": 120, "n_step": 36000, "ridge": 0.6}),
         ("small sizes", {"width": 20}),
     ],
 )  # fmt: skip
@@ -78,6 +81,16 @@ def test_growth_is_the_power_of_the_length():
         used = prediction.degrees_of_freedom / 450
         assert indicators(prediction)["growth"] == pytest.approx(used**2 * power**2 / (2 * 300), rel=1e-9)
     assert of(GOOD.replace(activation="sign", eta=0.0))["growth"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_own_rows_is_the_change_of_their_squared_norm():
+    """With e = eta / sqrt(N) rows of x^3 have the factor 1 - 18 e / N, and -36 e / N more of the squared norm."""
+    cubic = GOOD.replace(activation="x**3", teacher="H2", readout="constant", n_step=math.inf, width=90)
+    for e in (0.1, 1.0):
+        change = 1 - (1 - 18 * e / 90) ** 2 + 36 * e / 90
+        assert of(cubic.replace(eta=gs.Step(e, 0.5)))["own_rows"] == pytest.approx(change, rel=1e-6)
+    large = cubic.replace(activation="H3", output_scale="1/sqrt(N)", n_step=1200, eta=gs.Step(0.1, 0.5))
+    assert of(large)["own_rows"] == 0
 
 
 def test_odd_activations_and_absent_steps_have_no_indicator_of_the_others():

@@ -70,6 +70,7 @@ _RULES: Mapping[str, _Rule] = {
     "stretch": _Rule("rows stretched along the teacher", 0.45, 1.0, 0.026),
     "shared_sign": _Rule("constant readout, activation not odd", 0.83, 1.0, 0.0295),
     "own_output": _Rule("initial output of order one", 0.385, 0.5, 0.0375),
+    "own_rows": _Rule("own output that changes the rows", 1.0, 1.0, 0.1),
     "sizes": _Rule("small sizes", 1.0, 1.0, 0.04),
     "eigenvalue": _Rule("large eigenvalue of the inputs", 1.3, 1.0, 0.043),
     "leading": _Rule("rows stretched along leading directions", 0.07, 0.5, 0.055),
@@ -193,6 +194,8 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           strength of the spike in the weights' spectrum, over :math:`\sqrt d`;
         * ``own_output``: share of the features' power that is not linear, times the strength, over :math:`\sqrt d`, for
           an initial output of order one;
+        * ``own_rows``: by how much an initial output of order :math:`N^{-1/2}` changes the mean squared norm of the
+          rows, relatively, to first order: what the equations leave out is its square;
         * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated;
         * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much correlated inputs stretch
           rows along their leading directions, of which the equations know the mean only if the readout has several
@@ -229,6 +232,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
         "own_output": nonlinear * strength / math.sqrt(d),
+        "own_rows": _changed_by_own_output(problem, step) if problem.output_scale == "1/N" else 0.0,
         **_of_inputs(problem, step, d, per_sample),
     }
 
@@ -251,6 +255,18 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     variance = spike * step.correlated.relative_variance_of_square * per_sample / (4 * d)
     length = math.sqrt(1 + spike + step.bulk * power)
     return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * alike}
+
+
+def _changed_by_own_output(problem: Problem, step: StepStatistics) -> float:
+    """Return what the network's own output changes of the rows' mean squared norm off the spike, over that norm."""
+    if problem.is_limit or not any((*step.own_drift, *step.own_norm)):
+        return 0.0
+    values, shares = readout_values(problem.readout)
+    first, second = step.own_norm
+    with np.errstate(over="ignore", invalid="ignore"):
+        alone = (1 + step.drift * values) ** 2
+        change = step.stretch_square(values, values**2) - alone + (first + second * values) * values**2
+        return abs(float(shares @ change)) / float(shares @ (alone + step.bulk * values**2))
 
 
 def _excess(step: StepStatistics, d: float) -> float:

@@ -109,12 +109,12 @@ class StepStatistics:
         ``q = e E[z sigma'] E r``: the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or
         the activation is odd) and by what `own_drift` adds.
     own_drift : tuple of float
-        What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
-        part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
-        row's own feature in the output. Zero in output scale ``"1/N"``.
+        What the network's own output adds to that factor, of order ``N**-1/2`` if it is of order one, and of order
+        ``1/N`` otherwise: coefficients of ``a``, from the part of the output that follows the length of an input as the
+        row's own feature does, and of ``a^2``, from the row's own feature in the output.
     own_norm : tuple of float
-        What an initial output of order one adds to a row's squared norm, because every row has a mean component along
-        the gradient before the step: coefficients of ``a^2`` and ``a^3``.
+        What it adds to a row's squared norm, because every row has a mean component along the gradient before the step:
+        coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).

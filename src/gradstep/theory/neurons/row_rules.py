@@ -28,6 +28,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.together import Computation
 
 __all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "mean_law", "row_variances", "vectors_rule"]
 
@@ -119,7 +120,7 @@ def law_rules(
     width: float,
     joint: bool = True,
     sampled: bool = False,
-) -> RowRules:
+) -> Computation[RowRules]:
     """Return the rules of the spectral law of A, and of the law of some vectors.
 
     Parameters
@@ -169,10 +170,10 @@ def law_rules(
     if not (np.all(transform.imag > 0) and np.all(along > 0)):
         advice = "Take more samples in the step, or a smaller step."
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
-    nodes, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
+    nodes, root = yield from sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
     share = root[:, 0] ** 2
     others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
-    special, overlap = vectors_rule(
+    special, overlap = yield from vectors_rule(
         z, between, d_between, law.average(frame), importance, tolerance,
         joint=joint, others=others,
     )  # fmt: skip
@@ -205,7 +206,7 @@ def vectors_rule(
     *,
     joint: bool,
     others: Others | None = None,
-) -> tuple[Array, Array]:
+) -> Computation[tuple[Array, Array]]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
     Parameters
@@ -223,12 +224,12 @@ def vectors_rule(
     """
     if joint:
         finer = 1.0 if others is None else _FINER
-        return sparse_rule(points, resolvent, slope, mean, importance, finer * tolerance, others)
+        return (yield from sparse_rule(points, resolvent, slope, mean, importance, finer * tolerance, others))
     (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
     (d_spike, d_cross), d_rest = slope[:, 0].T, slope[:, 1, 1]
     alone = (rest - cross**2 / spike)[:, None, None]
     d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
-    nodes, overlap = sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
+    nodes, overlap = yield from sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 

@@ -27,18 +27,26 @@ class Call(NamedTuple):
         Takes arrays with a leading axis for the computations, and returns a sequence with a value for each of them.
     arrays : tuple of ndarray
         Those of one computation, without that axis.
+    shared : tuple
+        What the function takes before the arrays; the same objects for all computations of a call.
+    most : int
+        For how many computations one call is made at most.
     """
 
     function: Callable[..., Sequence[Any]]
     arrays: tuple[NDArray[Any], ...]
+    shared: tuple[object, ...]
+    most: int
 
 
 Computation: TypeAlias = Generator[Call, Any, T]
 
 
-def asked(function: Callable[..., Sequence[T]], *arrays: NDArray[Any]) -> Computation[T]:
+def asked(
+    function: Callable[..., Sequence[T]], *arrays: NDArray[Any], shared: tuple[object, ...] = (), most: int = 64
+) -> Computation[T]:
     """Ask for the value of a function: ``value = yield from asked(function, *arrays)`` in a computation."""
-    value: T = yield Call(function, arrays)
+    value: T = yield Call(function, arrays, shared, most)
     return value
 
 
@@ -70,7 +78,11 @@ def together(computations: Iterable[Computation[T]]) -> Iterator[tuple[int, T]]:
                 yield place, done.value
             else:
                 shapes = (array.shape for array in call.arrays)
-                alike.setdefault((call.function, *shapes), []).append((place, call))
-        for (function, *_), members in alike.items():
-            stacks = (np.stack(arrays) for arrays in zip(*(call.arrays for _, call in members), strict=True))
-            values.update(zip((place for place, _ in members), function(*stacks), strict=True))
+                key = (call.function, *map(id, call.shared), *shapes)
+                alike.setdefault(key, []).append((place, call))
+        for members in alike.values():
+            _, (function, _, shared, most) = members[0]
+            for start in range(0, len(members), most):
+                places, calls = zip(*members[start : start + most], strict=True)
+                stacks = (np.stack(arrays) for arrays in zip(*(call.arrays for call in calls), strict=True))
+                values.update(zip(places, function(*shared, *stacks), strict=True))

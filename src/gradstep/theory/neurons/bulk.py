@@ -73,6 +73,9 @@ _LEAST_HEIGHT = 0.02
 #: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
 _CELL = 1 / 6
 
+#: Inputs of one eigenvalue.
+_ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
+
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
@@ -355,8 +358,7 @@ def _in_mean(
 
     The second number is a mean square over the readouts: zero if there is one.
     """
-    law, one = samples.law, np.ones(1)
-    alike = CorrelatedSamples(law, samples.ratio, samples.linear, Spectrum(one, one, one))
+    law, alike = samples.law, CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
     mean = mean_law(alike, step, readout, *output)
     # In the terms of the law, which has directions twice and the gradient's rest in its own length.

@@ -163,6 +163,8 @@ def law_rules(
     z = (smallest - (smallest + level * law.mean) * (1 - 0.5j) / sizes[:, None]).ravel()
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
+    if isinstance(law, StretchedLaw):
+        yield from law.ask(z)
     transform, slope = (each[:, None, None] for each in law.transform(z))
     between, d_between = law.between(z, frame)
     along = np.diagonal(between.imag, axis1=1, axis2=2)
@@ -182,6 +184,8 @@ def law_rules(
     if several and not isinstance(law, CorrelatedLaw) and law.stretched:
         # The equations are solved at both kinds of nodes at once.
         away = np.maximum(np.concatenate([nodes, special]), 10.0**lowest * law.mean) * (1 + width * 1j)
+        if isinstance(law, StretchedLaw):
+            yield from law.ask(away)
         plain, *products = (of.imag[: len(nodes)] for of in law.products(away))
         diagonals = np.stack(products) / plain
         # Their means over all directions are known.

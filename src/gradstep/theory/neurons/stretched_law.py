@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.neurons.rational_rule import Others
-from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.row_law import RowLaw
+from gradstep.theory.step.weighted_samples import Residual
+from gradstep.theory.together import Computation, asked, result_of
 
 __all__ = ["StretchedLaw", "StretchedPoints"]
 
@@ -34,6 +36,8 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
 _TOLERANCE, _MAX_STEPS = 1e-12, 500
+#: Numbers in the largest arrays of laws that are solved together: they are still in the cache when they are used next.
+_LARGEST = 2**15
 #: Least eigenvalue of C that another number is divided by: the quotient is multiplied by its square later.
 _LEAST = 1e-60
 #: Symmetric matrices of two by two, of which all others are sums.
@@ -109,78 +113,28 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         square = mean(r) ** 2 * c3 + self.samples.ratio * mean(r**2) * c2
         return 1 + 2 * self.linear * mean(r) * c2 + self.root**2 * square + self.strength * c2
 
-    def _solve(self, z: Complex) -> StretchedPoints:
-        """Solve the equation of ``M`` at points in the upper half-plane.
+    def ask(self, z: Complex) -> Computation[None]:
+        """Solve the equations at points, shape (points,), with those of other laws of the same samples."""
+        known, numbers = self.samples, (self._own[:, 0], np.array(self.root), np.array(self.samples.ratio))
+        most = max(1, _LARGEST // (len(z) * len(known.law.weight)))
+        self._solved[z.tobytes()] = yield from asked(
+            _solutions, z, *numbers, shared=(known.law, known.spectrum), most=most
+        )
 
-        Docs, "Correlated inputs", equation (C7a).
-        """
-        share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
-        by_second, by_fourth = self.samples.ratio * share * c**2, self.samples.ratio * share * c**4
-        powers = self._powers(self.samples.law.weight[None])
-        gain = np.einsum("zcij,c->zij", self._inverse(z, np.zeros((len(z), 2, 2))), by_second)
-        for _ in range(_MAX_STEPS):
-            determinant, parts = self._determinant(gain), self._parts(gain)
-            weight = _left(parts, _sums(determinant, powers[:, :2]))[:, 0]
-            squared = _sums(_square(determinant), powers[:, 1:])[:, 0]
-            inverse = self._inverse(z, weight)
-            gap = np.einsum("zcij,c->zij", inverse, by_second) - gain
-            # The change of the sum for a change of each part of M, less that change.
-            bend = -_sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth) - _BASIS
-            size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
-            if np.all(worst <= _TOLERANCE * size):
-                break
-            newton = gain - _solved(bend, gap)
-            # Imaginary parts are matrices that are at least zero, as that of the first block of H is.
-            positive = np.linalg.eigvalsh(newton.imag).min(axis=1) > 0
-            gain = np.where(positive[:, None, None], newton, gain + gap)
-        else:
-            off = float(np.max(worst / size))
-            raise NotConverged("the law of the rows after the step", off, _TOLERANCE, "Take more samples in the step.")
-        turned = inverse @ _FIRST @ inverse
-        d_gain = -_solved(bend, np.einsum("zcij,c->zij", turned, by_second))
-        d_weight = _d_left(parts, squared, d_gain)
-        d_inverse = turned - c[:, None, None] ** 2 * (inverse @ d_weight[:, None] @ inverse)
-        return StretchedPoints(inverse, d_inverse, gain, d_gain, determinant, weight, d_weight)
+    def _solve(self, z: Complex) -> StretchedPoints:
+        """Solve the equations of the law."""
+        result_of(self.ask(z))
+        return self._solved[z.tobytes()]
 
     @cached_property
     def _own(self) -> Array:
-        """The matrices of which a sample adds r and r^2 times to H, shape (2, 2, 2)."""
+        """The matrices of which a sample adds r and r^2 times to H, shape (2, 1, 2, 2)."""
         one = np.array([[2 * self.linear, self.root], [self.root, 0.0]])
-        return np.stack([one, self.strength / self.samples.law.square * _FIRST])
-
-    def _determinant(self, gain: Complex) -> Array:
-        """Return the real and the imaginary part of ``1 / det(1 + M m)``, shape (2, points, nodes)."""
-        (one, two), (own, across, last) = self._own, gain[:, _ROWS, _COLUMNS].T
-        # A polynomial of the residual.
-        first = one[0, 0] * own + 2 * one[0, 1] * across
-        second = two[0, 0] * own - self.root**2 * (own * last - across * across)
-        coefficients = np.stack([np.ones_like(own), first, second], axis=1)
-        # The reciprocal of a number is its complex conjugate over its squared size.
-        parts = np.stack([coefficients.real, -coefficients.imag]) @ self.samples.law.powers[:3]
-        size = np.square(parts[0])
-        size += np.square(parts[1])
-        parts *= np.reciprocal(size, out=size)
-        return np.asarray(parts)
-
-    def _parts(self, gain: Complex) -> tuple[Array, Complex]:
-        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``: one matrix, and one for each M."""
-        one, two = self._own
-        return one, two - self.root**2 * gain[:, ::-1, ::-1] * _ADJUGATE
+        return np.stack([one, self.strength / self.samples.law.square * _FIRST])[:, None]
 
     def _powers(self, weights: Array) -> Array:
         """Return weights at the nodes times the powers 1 to 4 of r, shape (weights, 4, nodes)."""
         return np.asarray(weights[:, None] * self.samples.law.powers[1:])
-
-    def _inverse(self, z: Complex, weight: NDArray[Any]) -> Complex:
-        """Return ``G(c)``, shape (points, classes, 2, 2)."""
-        c = self.samples.spectrum.eigenvalue
-        first = c + c**2 * weight[:, 0, 0, None] - z[:, None]
-        across, last = c * weight[:, 0, 1, None], c * weight[:, 1, 1, None] - 1
-        whole = first * last - c * across**2
-        inverse = np.empty((*whole.shape, 2, 2), dtype=complex)
-        inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, first / np.maximum(c, _LEAST) / whole
-        inverse[..., 0, 1] = inverse[..., 1, 0] = -across / whole
-        return inverse
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
@@ -302,7 +256,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         powers = law.powers[1:4]
         with_samples, with_directions = law.weight * r * powers, (law.weight * powers)[:, None] * x
         weights = self._powers(np.concatenate([with_samples, with_directions.reshape(3 * count, -1)]))
-        of_powers = np.moveaxis(_left(self._parts(plain), _sums(points.determinant, weights[:, :2])), 1, 0)
+        parts = _parts(self._own, np.array([self.root]), plain)
+        of_powers = np.moveaxis(_left(parts, _sums(points.determinant, weights[:, :2])), 1, 0)
         coupling = self._coupling(points.weight, self._seen)
         dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, self._seen, left)) @ coupling
         _, across = self._blocks(points.inverse, m, m @ left[1 : count + 1])
@@ -356,11 +311,11 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """Mean of ``x x^T`` times m, shape (directions, 2, directions, 2)."""
         r = self.samples.law.residual
         moments = np.einsum("pn,kln->pkl", [r, r**2], self._projections)
-        return np.asarray(np.einsum("pij,pkl->kilj", self._own, moments))
+        return np.asarray(np.einsum("pij,pkl->kilj", self._own[:, 0], moments))
 
     def _sampled(self, points: StretchedPoints) -> tuple[Complex, Complex]:
         """Return means of ``m (1 + M m)^-1`` with `_weights` and their derivatives, shape (weights, points, 2, 2)."""
-        parts = self._parts(points.gain)
+        parts = _parts(self._own, np.array([self.root]), points.gain)
         left = _left(parts, _sums(points.determinant, self._weights[:, :2]))
         d_left = _d_left(parts, _sums(_square(points.determinant), self._weights[:, 1:]), points.d_gain[:, None])
         return np.moveaxis(left, 1, 0), np.moveaxis(d_left, 1, 0)
@@ -468,6 +423,98 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         return np.asarray(frame.T @ (whole + self.strength * sampled(law.relative_squares)) @ frame)
 
 
+def _solutions(
+    law: Residual, known: Spectrum, z: Complex, own: Array, root: Array, ratio: Array
+) -> list[StretchedPoints]:
+    """Solve the equation of ``M`` at points in the upper half-plane.
+
+    Docs, "Correlated inputs", equation (C7a).
+
+    Parameters
+    ----------
+    law : Residual
+    known : Spectrum
+    z : ndarray, shape (laws, points)
+    own : ndarray, shape (laws, 2, 2, 2)
+        As in `StretchedLaw._own`.
+    root, ratio : ndarray, shape (laws,)
+        ``q`` and ``phi0``.
+
+    Returns
+    -------
+    list of StretchedPoints
+
+    Raises
+    ------
+    NotConverged
+        If the fixed point is not found.
+    """
+    (laws, points), c = z.shape, known.eigenvalue
+    # All numbers are those of a point.
+    own, root = np.repeat(own, points, axis=0).swapaxes(0, 1), np.repeat(root, points)
+    z, ratio = z.ravel(), np.repeat(ratio, points)[:, None, None]
+    by_second, by_fourth = known.share * c**2, known.share * c**4
+    powers = law.weight * law.powers[None, 1:]
+    gain = ratio * np.einsum("zcij,c->zij", _inverse(c, z, np.zeros((len(z), 2, 2))), by_second)
+    for _ in range(_MAX_STEPS):
+        determinant, parts = _determinant(law.powers[:3], own, root, gain), _parts(own, root, gain)
+        weight = _left(parts, _sums(determinant, powers[:, :2]))[:, 0]
+        squared = _sums(_square(determinant), powers[:, 1:])[:, 0]
+        inverse = _inverse(c, z, weight)
+        gap = ratio * np.einsum("zcij,c->zij", inverse, by_second) - gain
+        # The change of the sum for a change of each part of M, less that change.
+        bend = -ratio[:, None] * _sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth) - _BASIS
+        size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
+        if np.all(worst <= _TOLERANCE * size):
+            break
+        newton = gain - _solved(bend, gap)
+        # Imaginary parts are matrices that are at least zero, as that of the first block of H is.
+        positive = np.linalg.eigvalsh(newton.imag).min(axis=1) > 0
+        gain = np.where(positive[:, None, None], newton, gain + gap)
+    else:
+        off = float(np.max(worst / size))
+        raise NotConverged("the law of the rows after the step", off, _TOLERANCE, "Take more samples in the step.")
+    turned = inverse @ _FIRST @ inverse
+    d_gain = -_solved(bend, ratio * np.einsum("zcij,c->zij", turned, by_second))
+    d_weight = _d_left(parts, squared, d_gain)
+    d_inverse = turned - c[:, None, None] ** 2 * (inverse @ d_weight[:, None] @ inverse)
+    found = inverse, d_inverse, gain, d_gain, determinant.swapaxes(0, 1), weight, d_weight
+    each = zip(*(np.split(values, laws) for values in found), strict=True)
+    return [StretchedPoints(*of_law)._replace(determinant=of_law[4].swapaxes(0, 1)) for of_law in each]
+
+
+def _determinant(powers: Array, own: Array, root: Array, gain: Complex) -> Array:
+    """Return the real and the imaginary part of ``1 / det(1 + M m)``, shape (2, points, nodes)."""
+    (one, two), (above, across, last) = own, gain[:, _ROWS, _COLUMNS].T
+    # A polynomial of the residual.
+    first = one[:, 0, 0] * above + 2 * one[:, 0, 1] * across
+    second = two[:, 0, 0] * above - root**2 * (above * last - across * across)
+    coefficients = np.stack([np.ones_like(above), first, second], axis=1)
+    # The reciprocal of a number is its complex conjugate over its squared size.
+    parts = np.stack([coefficients.real, -coefficients.imag]) @ powers
+    size = np.square(parts[0])
+    size += np.square(parts[1])
+    parts *= np.reciprocal(size, out=size)
+    return np.asarray(parts)
+
+
+def _parts(own: Array, root: Array, gain: Complex) -> tuple[Array, Complex]:
+    """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``, shape (points or 1, 2, 2)."""
+    one, two = own
+    return one, two - root[:, None, None] ** 2 * gain[:, ::-1, ::-1] * _ADJUGATE
+
+
+def _inverse(c: Array, z: Complex, weight: NDArray[Any]) -> Complex:
+    """Return ``G(c)``, shape (points, classes, 2, 2)."""
+    first = c + c**2 * weight[:, 0, 0, None] - z[:, None]
+    across, last = c * weight[:, 0, 1, None], c * weight[:, 1, 1, None] - 1
+    whole = first * last - c * across**2
+    inverse = np.empty((*whole.shape, 2, 2), dtype=complex)
+    inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, first / np.maximum(c, _LEAST) / whole
+    inverse[..., 0, 1] = inverse[..., 1, 0] = -across / whole
+    return inverse
+
+
 def _square(parts: Array) -> Array:
     """Return the real and imaginary parts of squares of numbers given by theirs."""
     real, imaginary = parts
@@ -501,14 +548,14 @@ def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
 
     Parameters
     ----------
-    parts : tuple of ndarray, shapes (2, 2) and (points, 2, 2)
+    parts : tuple of ndarray, shape (points, 2, 2), or (1, 2, 2) of the first
         Coefficients of r and r^2 in it, times the determinant.
     sums : ndarray, shape (points, weights, 2)
         Means of the two over the determinant.
     """
     one, two = parts
     first, second = (sums[..., power, None, None] for power in range(2))
-    return np.asarray(first * one + second * two[:, None])
+    return np.asarray(first * one[:, None] + second * two[:, None])
 
 
 def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -> Complex:
@@ -522,7 +569,7 @@ def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -
         Means of r^2, r^3 and r^4 over the square of the determinant.
     change : ndarray, shape (..., 2, 2)
     """
-    one, two = parts[0], parts[1].reshape(len(sums), *(1,) * (sums.ndim - 2), 2, 2)
+    one, two = (each.reshape(len(each), *(1,) * (sums.ndim - 2), 2, 2) for each in parts)
     lowest, middle, highest = (sums[..., power, None, None] for power in range(3))
     crossed = one @ change @ two
     return np.asarray(

@@ -7,7 +7,7 @@ of arrays, is handed the value, and returns its result in the end. `together` ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,6 +17,9 @@ __all__ = ["Call", "Computation", "asked", "result_of", "together"]
 
 T = TypeVar("T")
 
+#: Numbers in the largest arrays of a call: half a megabyte is still in the cache when it is used next.
+_LARGEST = 2**16
+
 
 class Call(NamedTuple):
     """What a computation needs.
@@ -24,29 +27,30 @@ class Call(NamedTuple):
     Attributes
     ----------
     function : callable
-        Takes arrays with a leading axis for the computations, and returns a sequence with a value for each of them.
+        Takes what is shared, and then arrays with a leading axis for the computations. It returns a sequence with a
+        value for each of these.
     arrays : tuple of ndarray
         Those of one computation, without that axis.
     shared : tuple
-        What the function takes before the arrays; the same objects for all computations of a call.
-    most : int
-        For how many computations one call is made at most.
+        Equal for all computations of a call.
+    work : int
+        Numbers in the largest arrays of the function, for one computation.
     """
 
     function: Callable[..., Sequence[Any]]
     arrays: tuple[NDArray[Any], ...]
-    shared: tuple[object, ...]
-    most: int
+    shared: tuple[Hashable, ...]
+    work: int
 
 
 Computation: TypeAlias = Generator[Call, Any, T]
 
 
 def asked(
-    function: Callable[..., Sequence[T]], *arrays: NDArray[Any], shared: tuple[object, ...] = (), most: int = 64
+    function: Callable[..., Sequence[T]], *arrays: NDArray[Any], shared: tuple[Hashable, ...] = (), work: int
 ) -> Computation[T]:
-    """Ask for the value of a function: ``value = yield from asked(function, *arrays)`` in a computation."""
-    value: T = yield Call(function, arrays, shared, most)
+    """Ask for the value of a function: ``value = yield from asked(function, ...)`` in a computation, see `Call`."""
+    value: T = yield Call(function, arrays, shared, work)
     return value
 
 
@@ -59,30 +63,35 @@ def result_of(computation: Computation[T]) -> T:
 def together(computations: Iterable[Computation[T]]) -> Iterator[tuple[int, T]]:
     """Yield the results of computations as they come, each with its place among these.
 
-    Calls of one function for arrays of the same shapes are one call.
+    Calls of one function that share the same are one call, if their arrays have the same shapes and fit in the cache.
 
     Raises
     ------
     Exception
         What any of the computations or functions raises.
     """
-    running = dict(enumerate(computations))
-    values: dict[int, Any] = dict.fromkeys(running)
-    while running:
-        alike: dict[Any, list[tuple[int, Call]]] = {}
-        for place, computation in [*running.items()]:
-            try:
-                call = computation.send(values[place])
-            except StopIteration as done:
-                del running[place]
-                yield place, done.value
-            else:
-                shapes = (array.shape for array in call.arrays)
-                key = (call.function, *map(id, call.shared), *shapes)
-                alike.setdefault(key, []).append((place, call))
-        for members in alike.values():
-            _, (function, _, shared, most) = members[0]
-            for start in range(0, len(members), most):
-                places, calls = zip(*members[start : start + most], strict=True)
-                stacks = (np.stack(arrays) for arrays in zip(*(call.arrays for call in calls), strict=True))
-                values.update(zip(places, function(*shared, *stacks), strict=True))
+    waiting: dict[Hashable, list[tuple[int, Computation[T], Call]]] = {}
+
+    def resumed(place: int, computation: Computation[T], value: Any) -> Iterator[tuple[int, T]]:
+        try:
+            call = computation.send(value)
+        except StopIteration as done:
+            yield place, done.value
+        else:
+            shapes = tuple(array.shape for array in call.arrays)
+            waiting.setdefault((call.function, call.shared, shapes), []).append((place, computation, call))
+
+    for place, computation in enumerate(computations):
+        yield from resumed(place, computation, None)
+    while waiting:
+        # Those that have waited longest: others have come as far meanwhile.
+        key = next(iter(waiting))
+        members = waiting.pop(key)
+        work = np.cumsum([call.work for *_, call in members])
+        taken = max(1, int(np.searchsorted(work, _LARGEST, side="right")))
+        if len(members) > taken:
+            waiting = {key: members[taken:], **waiting}
+        _, _, (function, _, shared, _) = members[0]
+        stacks = map(np.stack, zip(*(call.arrays for *_, call in members[:taken]), strict=True))
+        for (place, computation, _), value in zip(members[:taken], function(*shared, *stacks), strict=True):
+            yield from resumed(place, computation, value)

@@ -387,7 +387,7 @@ def _in_mean(
     # What B has off the diagonal counts by how much rows differ in it from the mean.
     second = readout.second_moment
     differ = float(shares @ (values - values**2 * readout.mean / second) ** 2)
-    square = mean.root**2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
+    square = float(mean.root) ** 2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
     off = square - float(rules.share @ rules.diagonals[1] ** 2)
     return part, 4 * differ / second * max(off, 0.0)
 

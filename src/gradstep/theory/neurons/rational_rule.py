@@ -20,6 +20,8 @@ from gradstep.theory.together import Computation, asked
 
 __all__ = ["Others", "rational_rule", "sparse_rule", "sparse_rules"]
 
+#: Nodes of a rule, as a rule.
+_NODES = 16
 #: Directions of the span that are fainter than this are rounding.
 _RANK = 1e-11
 #: Largest error that rounding may leave.
@@ -226,4 +228,4 @@ def sparse_rule(
     if others is None:
         others = Others(np.empty((len(mean), 0)), np.empty((*transform.shape[:2], 0), dtype=complex))
     arrays = points, transform, slope, mean, importance, np.array(tolerance), *others
-    return (yield from asked(sparse_rules, *arrays))
+    return (yield from asked(sparse_rules, *arrays, work=_NODES * len(points)))

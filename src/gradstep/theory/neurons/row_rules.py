@@ -164,9 +164,10 @@ def law_rules(
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     if isinstance(law, StretchedLaw):
-        yield from law.ask(z)
-    transform, slope = (each[:, None, None] for each in law.transform(z))
-    between, d_between = law.between(z, frame)
+        _, transform, slope, between, d_between = yield from law.ask(z, frame)
+    else:
+        (transform, slope), (between, d_between) = law.transform(z), law.between(z, frame)
+    transform, slope = transform[:, None, None], slope[:, None, None]
     along = np.diagonal(between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
     if not (np.all(transform.imag > 0) and np.all(along > 0)):
@@ -184,18 +185,17 @@ def law_rules(
     if several and not isinstance(law, CorrelatedLaw) and law.stretched:
         # The equations are solved at both kinds of nodes at once.
         away = np.maximum(np.concatenate([nodes, special]), 10.0**lowest * law.mean) * (1 + width * 1j)
-        if isinstance(law, StretchedLaw):
-            yield from law.ask(away)
-        plain, *products = (of.imag[: len(nodes)] for of in law.products(away))
+        if isinstance(law, DampedLaw):
+            traces, in_plane = law.products(away), law.products_in_plane(away)
+        else:
+            # In the plane of the two vectors.
+            traces, plane = yield from law.ask_products(away, frame[:, :2])
+            in_plane = tuple(np.trace(of, axis1=1, axis2=2) for of in plane)
+        plain, *products = (of.imag[: len(nodes)] for of in traces)
         diagonals = np.stack(products) / plain
         # Their means over all directions are known.
         diagonals += (law.product_means - diagonals @ share)[:, None]
-        if isinstance(law, DampedLaw):
-            plain, *products = (of.imag[len(nodes) :] for of in law.products_in_plane(away))
-        else:
-            # In the plane of the two vectors.
-            plane = (of[len(nodes) :] for of in law.products_between(away, frame[:, :2]))
-            plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in plane)
+        plain, *products = (of.imag[len(nodes) :] for of in in_plane)
         special_diagonals = np.stack(products) / plain
     return RowRules(nodes, share, special, overlap, diagonals, special_diagonals, components)
 

@@ -62,7 +62,7 @@ _MORE_NODES = (0.7, 1.5)
 _GRID = 6001
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Residual:
     """Nodes of the joint law of a sample's projection on the teacher and its residual.
 

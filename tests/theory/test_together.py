@@ -20,8 +20,8 @@ def test_calls_of_one_function_with_arrays_of_one_shape_are_one_call():
     def computation(row, *, first):
         # Some are a call behind the others.
         if first:
-            row = yield from asked(products, row, np.array(2.0))
-        return (yield from asked(sums, row))
+            row = yield from asked(products, row, np.array(2.0), work=1)
+        return (yield from asked(sums, row, work=1))
 
     rows = [np.arange(3.0), np.arange(3.0) + 10, np.arange(2.0), np.arange(3.0) + 20]
     found = dict(together(computation(row, first=place == 1) for place, row in enumerate(rows)))
@@ -33,14 +33,14 @@ def test_calls_of_one_function_with_arrays_of_one_shape_are_one_call():
 def test_what_asks_for_nothing_has_its_result_at_once_and_errors_are_raised():
     def computation(number):
         if number:
-            yield from asked(np.reciprocal, np.array(number))
+            yield from asked(np.reciprocal, np.array(number), work=1)
         return number
 
     def fails(_):
         raise ValueError("no")
 
     def failing():
-        yield from asked(fails, np.ones(2))
+        yield from asked(fails, np.ones(2), work=1)
 
     assert [*together([])] == []
     assert [*together(map(computation, [1.0, 0.0, 2.0]))] == [(1, 0.0), (0, 1.0), (2, 2.0)]

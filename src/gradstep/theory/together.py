@@ -32,14 +32,14 @@ class Call(NamedTuple):
     arrays : tuple of ndarray
         Those of one computation, without that axis.
     shared : tuple
-        Equal for all computations of a call.
+        The same objects for all computations of a call.
     work : int
         Numbers in the largest arrays of the function, for one computation.
     """
 
     function: Callable[..., Sequence[Any]]
     arrays: tuple[NDArray[Any], ...]
-    shared: tuple[Hashable, ...]
+    shared: tuple[object, ...]
     work: int
 
 
@@ -47,7 +47,7 @@ Computation: TypeAlias = Generator[Call, Any, T]
 
 
 def asked(
-    function: Callable[..., Sequence[T]], *arrays: NDArray[Any], shared: tuple[Hashable, ...] = (), work: int
+    function: Callable[..., Sequence[T]], *arrays: NDArray[Any], shared: tuple[object, ...] = (), work: int
 ) -> Computation[T]:
     """Ask for the value of a function: ``value = yield from asked(function, ...)`` in a computation, see `Call`."""
     value: T = yield Call(function, arrays, shared, work)
@@ -78,8 +78,8 @@ def together(computations: Iterable[Computation[T]]) -> Iterator[tuple[int, T]]:
         except StopIteration as done:
             yield place, done.value
         else:
-            shapes = tuple(array.shape for array in call.arrays)
-            waiting.setdefault((call.function, call.shared, shapes), []).append((place, computation, call))
+            key = call.function, *map(id, call.shared), *(array.shape for array in call.arrays)
+            waiting.setdefault(key, []).append((place, computation, call))
 
     for place, computation in enumerate(computations):
         yield from resumed(place, computation, None)

@@ -72,8 +72,10 @@ _LEAST_HEIGHT = 0.02
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
 #: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
 _CELL = 1 / 6
+#: Their number is a multiple of this, so that those of the problems of a curve can be stacked.
+_ALIKE_POINTS = 8
 
-#: Inputs of one eigenvalue.
+#: Inputs of one eigenvalue, which all laws share.
 _ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
 
 Array = NDArray[np.float64]
@@ -425,16 +427,15 @@ def _in_samples(
     if not varying.any():
         return []
     a = groups.readout * math.sqrt(readout.second_moment)
-    points, level = _poles(relative[:, varying], a[varying], moments, refine)
-    frame, importance, tolerance = _frame(step), 1 + level, _TOLERANCE * 100.0 ** (1 - refine)
-    m = samples.transform(points)
-    slope, mean = samples.transform_slope(m), samples.law.mean(samples.weight) * np.ones((1, 1))
+    points, importance = _poles(relative[:, varying], a[varying], moments, refine)
+    frame, tolerance = _frame(step), _TOLERANCE * 100.0 ** (1 - refine)
+    m, slope, between, d_between, *others = yield from samples.ask(points, frame, powers=groups.knows_norms)
+    mean = samples.law.mean(samples.weight) * np.ones((1, 1))
     nodes, root = yield from sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
-    between = *samples.resolvent(points, m, slope, frame), samples.mean(frame)
-    others = Others(*samples.with_powers(points, m, frame)) if groups.knows_norms else None
     special, overlap = yield from vectors_rule(
-        points, *between, importance, tolerance, joint=_joint(step, groups), others=others
-    )
+        points, between, d_between, samples.mean(frame), importance, tolerance,
+        joint=_joint(step, groups), others=Others(*others) if others else None,
+    )  # fmt: skip
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
     if groups.knows_norms:
         # In the basis of B; in that of S, of odd activations, nothing is along B g and B h.
@@ -461,8 +462,9 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
     Returns
     -------
     points : ndarray, shape (points,)
-        In the upper half-plane, none near another.
-    level : ndarray, shape (points,)
+        In the upper half-plane, none near another. The last may be repeated: problems that are alike then have as many.
+    importance : ndarray, shape (points,)
+        Of a pole, for the fit: that of its level, and none of what is repeated.
     """
     even = np.linspace(readout.min(), readout.max(), _READOUTS)
     taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
@@ -478,4 +480,6 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
         points = -(constant + level) / linear * (1 - 0.5j)
     cell = np.round(np.log((points.ravel() - moments[1]) / width) / (_CELL / refine))
     _, first = np.unique(cell, return_index=True)
-    return points.ravel()[first], np.tile(level, len(points))[first]
+    importance = (1 + np.tile(level, len(points)))[first]
+    more = (0, -len(first) % _ALIKE_POINTS)
+    return np.pad(points.ravel()[first], more, mode="edge"), np.pad(importance, more)

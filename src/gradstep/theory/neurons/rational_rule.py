@@ -165,7 +165,8 @@ def sparse_rules(
     Parameters
     ----------
     points : ndarray, shape (laws, points)
-        In the upper half-plane, those of a law all different. Poles are added where the rule is worst.
+        In the upper half-plane, those of a law that are of importance all different. Poles are added where the rule is
+        worst.
     transform, slope, mean
         As in `rational_rule`, at the points, with a leading axis for the laws.
     importance : ndarray, shape (laws, points)

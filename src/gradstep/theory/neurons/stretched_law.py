@@ -15,16 +15,17 @@ inverse with matrices of two by two. All of these are rational functions of the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.neurons.rational_rule import Others
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.row_law import RowLaw
 from gradstep.theory.step.weighted_samples import Residual
 from gradstep.theory.together import Computation, asked
@@ -33,6 +34,7 @@ __all__ = ["StretchedLaw", "StretchedPoints"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
+T = TypeVar("T")
 _Three = tuple[Complex, Complex, Complex]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
@@ -207,23 +209,20 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         z, frame : ndarray
             As in `between`; of a law that is the same at all points.
         """
-        known, nodes = self.samples, len(self.samples.law.weight)
-        if self.output is not None or known.turn is not None:
-            return Resolvents(self.at(z), *self.transform(z), *self.between(z, frame))
-        numbers = np.array([known.ratio, self.linear, self.root, self.strength])
-        shared = known.law, known.spectrum
-        found = yield from asked(_resolvents, z, frame, numbers, shared=shared, work=len(z) * nodes)
+        found = yield from self._asked(_resolvents, z, frame)
         self._solved[z.tobytes()] = found.points
         return found
 
     def ask_products(self, z: Complex, frame: Array) -> Computation[tuple[_Three, _Three]]:
         """Ask for `products` and `products_between` together with others of the same samples, as in `ask`."""
-        known, nodes = self.samples, len(self.samples.law.weight)
-        if self.output is not None or known.turn is not None:
-            return self.products(z), self.products_between(z, frame)
-        numbers = np.array([known.ratio, self.linear, self.root, self.strength])
-        shared = known.law, known.spectrum
-        return (yield from asked(_products, z, frame, numbers, shared=shared, work=len(z) * nodes))
+        return (yield from self._asked(_products, z, frame))
+
+    def _asked(self, function: Callable[..., Sequence[T]], z: Complex, frame: Array) -> Computation[T]:
+        """Ask for a function of the parameters of `_joined`."""
+        known = self.samples
+        numbers = np.array([known.ratio, self.linear, self.root, self.strength, self.output_variance])
+        shared = known.law, known.spectrum, known.turn, self.output
+        return (yield from asked(function, z, frame, numbers, shared=shared, work=len(z) * len(known.law.weight)))
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
@@ -516,18 +515,24 @@ def _at_points(number: float | Array) -> Array:
 
 
 def _joined(
-    law: Residual, spectrum: Spectrum, z: Complex, frame: Array, numbers: Array
+    law: Residual,
+    spectrum: Spectrum,
+    turn: Turn | None,
+    output: Array | None,
+    z: Complex,
+    frame: Array,
+    numbers: Array,
 ) -> tuple[StretchedLaw, Complex, Array]:
     """Return laws as one that is another at each of the points.
 
     Parameters
     ----------
-    law : Residual
-    spectrum : Spectrum
+    law, spectrum, turn, output
+        As in `StretchedLaw` and its samples.
     z : ndarray, shape (laws, points)
     frame : ndarray, shape (laws, terms, vectors)
-    numbers : ndarray, shape (laws, 4)
-        ``phi0``, ``k``, ``q`` and ``t``.
+    numbers : ndarray, shape (laws, 5)
+        ``phi0``, ``k``, ``q``, ``t`` and the variance of the output.
 
     Returns
     -------
@@ -536,16 +541,17 @@ def _joined(
     frame : ndarray, shape (all points, terms, vectors)
     """
     ratio: Any
-    ratio, linear, root, strength = np.repeat(numbers.T, z.shape[1], axis=1)
-    # The mean gradient is no part of the equations.
-    samples = CorrelatedSamples(law, ratio, math.nan, spectrum)
-    return StretchedLaw(samples, linear, root, strength), z.ravel(), np.repeat(frame, z.shape[1], axis=0)
+    ratio, linear, root, strength, _ = np.repeat(numbers.T, z.shape[1], axis=1)
+    # The mean gradient is no part of the equations. The variance is that of the one output.
+    samples = CorrelatedSamples(law, ratio, math.nan, spectrum, turn)
+    whole = StretchedLaw(samples, linear, root, strength, output, float(numbers[0, -1]))
+    return whole, z.ravel(), np.repeat(frame, z.shape[1], axis=0)
 
 
-def _resolvents(law: Residual, spectrum: Spectrum, *arrays: NDArray[Any]) -> list[Resolvents]:
+def _resolvents(*joined: Any) -> list[Resolvents]:
     """Return laws at points, from the parameters of `_joined`."""
-    whole, z, frame = _joined(law, spectrum, *arrays)
-    points, count = whole.at(z), len(arrays[0])
+    whole, z, frame = _joined(*joined)
+    points, count = whole.at(z), len(joined[-1])
     of_nodes = points.determinant.swapaxes(0, 1)
     found = *points._replace(determinant=of_nodes), *whole.transform(z), *whole.between(z, frame)
     each = zip(*(np.split(values, count) for values in found), strict=True)
@@ -553,11 +559,11 @@ def _resolvents(law: Residual, spectrum: Spectrum, *arrays: NDArray[Any]) -> lis
     return [Resolvents(p._replace(determinant=p.determinant.swapaxes(0, 1)), *rest) for p, *rest in split]
 
 
-def _products(law: Residual, spectrum: Spectrum, *arrays: NDArray[Any]) -> list[tuple[_Three, _Three]]:
+def _products(*joined: Any) -> list[tuple[_Three, _Three]]:
     """Return the products of laws, from the parameters of `_joined`."""
-    whole, z, frame = _joined(law, spectrum, *arrays)
+    whole, z, frame = _joined(*joined)
     both = (
-        zip(*(np.split(values, len(arrays[0])) for values in found), strict=True)
+        zip(*(np.split(values, len(joined[-1])) for values in found), strict=True)
         for found in (whole.products(z), whole.products_between(z, frame))
     )
     return [*zip(*both, strict=True)]

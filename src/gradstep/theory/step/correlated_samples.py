@@ -30,7 +30,7 @@ __all__ = ["CorrelatedSamples", "Spectrum", "Turn", "plane_frame", "relative_var
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Spectrum:
     """Classes of eigenvectors of the inputs' covariance.
 

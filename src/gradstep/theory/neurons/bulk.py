@@ -37,7 +37,7 @@ from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
-from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, mean_law, row_variances, vectors_rule
+from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, levels, mean_law, row_variances, vectors_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
@@ -467,9 +467,9 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
         Of a pole, for the fit: that of its level, and none of what is repeated.
     """
     even = np.linspace(readout.min(), readout.max(), _READOUTS)
-    taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
+    taken = sorted({*np.abs(readout - even[:, None]).argmin(axis=1).tolist()})
     constant, linear, quadratic = variance[:, taken, None]
-    level = 10.0 ** np.linspace(*LEVELS, round(16 * refine) + 1)
+    level = levels(LEVELS[0], round(16 * refine) + 1)
     width = math.sqrt(moments[2] - moments[1] ** 2)
     if quadratic.any():
         height = np.sqrt((4 * quadratic * (constant + level) - linear**2).astype(complex)).real
@@ -480,6 +480,5 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
         points = -(constant + level) / linear * (1 - 0.5j)
     cell = np.round(np.log((points.ravel() - moments[1]) / width) / (_CELL / refine))
     _, first = np.unique(cell, return_index=True)
-    importance = (1 + np.tile(level, len(points)))[first]
-    more = (0, -len(first) % _ALIKE_POINTS)
-    return np.pad(points.ravel()[first], more, mode="edge"), np.pad(importance, more)
+    more = np.repeat(first[-1:], -len(first) % _ALIKE_POINTS)
+    return points.ravel()[[*first, *more]], np.concatenate([1 + level[first % len(level)], 0.0 * more])

@@ -13,6 +13,7 @@ and ``CBC`` are to be found. This project.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.together import Computation
 
-__all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "mean_law", "row_variances", "vectors_rule"]
+__all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "levels", "mean_law", "row_variances", "vectors_rule"]
 
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade.
 LEVELS, _PER_DECADE = (-2.0, 3.0), 16 / 5
@@ -155,7 +156,7 @@ def law_rules(
         If a transform or a rule is not found, or rounding leaves nothing of one.
     """
     count = round((LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
-    level = 10.0 ** np.linspace(lowest, LEVELS[1], count)
+    level = levels(lowest, count)
     # The fit needs 1/(Sigma_a + level), and Sigma_a is about c + l (A - c) with l the square of the readout over the
     # reference and c the smallest eigenvalue of C. So the pole is at A = c - (c + level) / l; the factor 1 - i/2 takes
     # it off the real axis. Rows of larger readouts have poles where A is nearer to c.
@@ -198,6 +199,14 @@ def law_rules(
         plain, *products = (of.imag[len(nodes) :] for of in in_plane)
         special_diagonals = np.stack(products) / plain
     return RowRules(nodes, share, special, overlap, diagonals, special_diagonals, components)
+
+
+@lru_cache(maxsize=64)
+def levels(lowest: float, count: int) -> Array:
+    """Return levels of poles up to the highest, evenly spaced in their logarithms; read-only."""
+    level = np.asarray(10.0 ** np.linspace(lowest, LEVELS[1], count))
+    level.flags.writeable = False
+    return level
 
 
 def vectors_rule(

@@ -59,6 +59,10 @@ _NODES, _FEW_NODES, _SMALL = 20, 8, 0.15
 #: Dimensions for each sample of the step, beyond which twice and four times as many are taken. Errors change by less
 #: than 1e-8 there; with ten dimensions for each sample, by 6e-5 without these nodes and by 6e-6 with them.
 _MORE_NODES = (0.7, 1.5)
+#: Numbers in an array over points and nodes: larger ones leave the cache, and their memory is asked for anew each time.
+_BLOCK = 2**13
+#: Numbers for each point in the largest arrays without the nodes, about.
+_WORK = 32
 #: Points of the grid on which the largest of many residuals is looked for.
 _GRID = 6001
 
@@ -191,9 +195,11 @@ class WeightedSamples:
 
     def ask(self, z: Complex, frame: Array, *, powers: bool) -> Computation[tuple[Any, ...]]:
         """Ask for `transform`, its slope, `resolvent` and `with_powers` (if wanted), with those of other samples."""
-        numbers, shared = np.array([self.ratio, self.output_variance]), (self.law, self.weight, self.output)
-        function, work = _with_powers if powers else _resolvents, len(z) * len(self.weight)
-        return (yield from asked(function, z, frame, numbers, shared=shared, work=work))
+        # A frame of two directions has none of the output.
+        output = self.output if len(frame) > 2 else None
+        numbers, shared = np.array([self.ratio, self.output_variance]), (self.law, self.weight, output)
+        function = _with_powers if powers else _resolvents
+        return (yield from asked(function, z, frame, numbers, shared=shared, work=_WORK * len(z)))
 
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
@@ -433,16 +439,19 @@ def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
     -------
     ndarray, shape (2, points, columns)
     """
-    size, imaginary = np.multiply.outer(m.real, omega), np.multiply.outer(m.imag, omega)
-    size += 1
-    np.square(size, out=size)
-    size += np.square(imaginary, out=imaginary)
-    inverse = np.reciprocal(size, out=size)
-    columns, c = powers.shape[1] // 4, m.conj()[:, None]
-    plain = inverse @ powers[:, : 2 * columns]
-    squared = np.square(inverse, out=inverse) @ powers[:, columns:]
+    columns = powers.shape[1] // 4
+    plain, squared = np.empty((len(m), 2 * columns)), np.empty((len(m), 3 * columns))
+    rows = max(1, _BLOCK // len(omega))
+    for part in (slice(start, start + rows) for start in range(0, len(m), rows)):
+        size, imaginary = np.multiply.outer(m.real[part], omega), np.multiply.outer(m.imag[part], omega)
+        size += 1
+        np.square(size, out=size)
+        size += np.square(imaginary, out=imaginary)
+        inverse = np.reciprocal(size, out=size)
+        np.matmul(inverse, powers[:, : 2 * columns], out=plain[part])
+        np.matmul(np.square(inverse, out=inverse), powers[:, columns:], out=squared[part])
     one, two, three = squared[:, :columns], squared[:, columns:-columns], squared[:, -columns:]
-    sums = np.empty((2, len(m), columns), dtype=np.complex128)
+    sums, c = np.empty((2, len(m), columns), dtype=np.complex128), m.conj()[:, None]
     sums[0] = plain[:, :columns] + c * plain[:, columns:]
     sums[1] = one + c * (2 * two + c * three)
     return sums

@@ -42,40 +42,48 @@ from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 #: Side of the grids that are profiled, and scaled up to 100 x 100.
 _SIDE = 30
-#: Words to functions, by file and name.
-Parts = Mapping[str, tuple[str, str]]
+#: Words to functions, by file and name: of these none calls another.
+Parts = Mapping[str, tuple[tuple[str, str], ...]]
 
 _TABLES: Parts = {
-    "statistics of the step": ("step/statistics.py", "step_statistics"),
-    "groups of neurons": ("neurons/groups.py", "neuron_groups"),
-    "features": ("equivalent/features.py", "conditional_features"),
-    "rules of the bulk": ("neurons/bulk.py", "bulk_law"),
+    "statistics of the step": (("step/statistics.py", "step_statistics"),),
+    "groups of neurons": (("neurons/groups.py", "neuron_groups"),),
+    "features": (("equivalent/features.py", "conditional_features"),),
+    # What it asks for is computed for many problems at once, outside of it.
+    "rules of the bulk": (
+        ("neurons/bulk.py", "bulk_law"),
+        ("neurons/rational_rule.py", "sparse_rules"),
+        ("neurons/stretched_law.py", "_resolvents"),
+        ("neurons/stretched_law.py", "_products"),
+        ("step/weighted_samples.py", "_resolvents"),
+        ("step/weighted_samples.py", "with_powers"),
+    ),
 }
 _PREDICTIONS: Parts = {
     **_TABLES,
-    "fixed point": ("equivalent/leverage.py", "solve_leverage"),
-    "means of the fit": ("equivalent/uniform.py", "_means"),
+    "fixed point": (("equivalent/leverage.py", "solve_leverage"),),
+    "means of the fit": (("equivalent/uniform.py", "_means"),),
 }
 _SPECTRUM: Parts = {
-    "both sides of the equations": ("equivalent/leverage.py", "evaluate"),
-    "their derivatives": ("equivalent/leverage.py", "linearised"),
-    "linear systems": ("equivalent/stacks.py", "solved_definite"),
+    "both sides of the equations": (("equivalent/leverage.py", "evaluate"),),
+    "their derivatives": (("equivalent/leverage.py", "linearised"),),
+    "linear systems": (("equivalent/stacks.py", "solved_definite"),),
 }
 _CONVEX: Parts = {
-    "chance of a class": ("convex/proximal.py", "_chance"),
-    "proximal points": ("gradstep/convex.py", "proximal"),
-    "fits with a square loss": ("equivalent/uniform.py", "solve"),
+    "chance of a class": (("convex/proximal.py", "_chance"),),
+    "proximal points": (("gradstep/convex.py", "proximal"),),
+    "fits with a square loss": (("equivalent/uniform.py", "solve"),),
 }
 _MONIRI: Parts = {
-    "averages of the features": ("moniri2024/finite.py", "_smoothed_features"),
-    "traces": ("moniri2024/resolvent.py", "traces"),
-    "spikes": ("moniri2024/finite.py", "_spikes"),
-    "what they learn": ("moniri2024/finite.py", "_learned"),
+    "averages of the features": (("moniri2024/finite.py", "_smoothed_features"),),
+    "traces": (("moniri2024/resolvent.py", "traces"),),
+    "spikes": (("moniri2024/finite.py", "_spikes"),),
+    "what they learn": (("moniri2024/finite.py", "_learned"),),
 }
 _NETWORK: Parts = {
-    "exact test error": ("simulation/population.py", "population_risk"),
-    "gradient": ("simulation/step.py", "gradient"),
-    "fit": ("simulation/ridge.py", "fit_ridge"),
+    "exact test error": (("simulation/population.py", "population_risk"),),
+    "gradient": (("simulation/step.py", "gradient"),),
+    "fit": (("simulation/ridge.py", "fit_ridge"),),
 }
 
 
@@ -129,8 +137,13 @@ def profiled(wait: Wait) -> dict[str, Any]:
     known: dict[tuple[str, int, str], tuple[Any, ...]] = stats.stats  # type: ignore[attr-defined]
     whole: float = stats.total_tt  # type: ignore[attr-defined]
     shares = {
-        word: sum(row[3] for (path, _, called), row in known.items() if path.endswith(file) and called == name) / whole
-        for word, (file, name) in wait.parts.items()
+        word: sum(
+            row[3]
+            for (path, _, called), row in known.items()
+            if any(path.endswith(file) and called == name for file, name in functions)
+        )
+        / whole
+        for word, functions in wait.parts.items()
     }
     return {"name": wait.name, "goal": wait.goal, "seconds": wait.times * min(times), "shares": shares}
 

@@ -18,37 +18,46 @@ def test_results_are_kept_up_to_a_bound_in_bytes():
     called = []
 
     @remembered(100, len)
-    def zeros(count, *, letter="a"):
-        called.append((count, letter))
-        return letter * count
+    def texts(asked):
+        called.append([*asked])
+        for count, letter in reversed(asked):
+            yield (count, letter), letter * count
 
-    assert zeros(40) is zeros(40)
-    assert zeros(40, letter="b") == "b" * 40
-    assert called == [(40, "a"), (40, "b")]
-    assert zeros.cache_info() == (1, 2, 80, 2)
+    assert texts(40, "a") is texts(40, "a")
+    # What is known comes first, and what is asked for twice is computed once.
+    assert [*texts.each([(30, "b"), (40, "a"), (20, "c"), (30, "b")])] == [
+        ((40, "a"), "a" * 40),
+        ((20, "c"), "c" * 20),
+        ((30, "b"), "b" * 30),
+    ]
+    assert called == [[(40, "a")], [(30, "b"), (20, "c")]]
+    assert texts.cache_info() == (2, 3, 90, 3)
     # The one that was used last stays.
-    zeros(40)
-    zeros(30)
-    assert zeros.cache_info().held == 70
-    zeros(40)
-    assert called == [(40, "a"), (40, "b"), (30, "a")]
+    texts(40, "a")
+    texts(45, "d")
+    assert texts.cache_info().held == 85
+    texts(40, "a")
+    assert called[2:] == [[(45, "d")]]
     # What is larger than all that may be kept pushes nothing out.
-    assert [len(zeros(101)), len(zeros(101))] == [101, 101]
-    assert called[3:] == [(101, "a")] * 2
-    assert zeros.cache_info().held == 70
-    zeros.cache_clear()
-    assert zeros.cache_info() == (0, 0, 0, 0)
+    assert [len(texts(101, "a")), len(texts(101, "a"))] == [101, 101]
+    assert called[3:] == [[(101, "a")]] * 2
+    assert texts.cache_info().held == 85
+    texts.cache_clear()
+    assert texts.cache_info() == (0, 0, 0, 0)
 
 
 def test_a_failure_is_not_kept():
     @remembered(100, len)
-    def fails():
-        raise ValueError("no")
+    def fails(asked):
+        for number in asked:
+            if number == (2,):
+                raise ValueError("no")
+            yield number, "found"
 
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            fails()
-    assert fails.cache_info().kept == 0
+            [*fails.each([(1,), (2,), (3,)])]
+    assert fails.cache_info().kept == 1
 
 
 def held_by(value, seen):

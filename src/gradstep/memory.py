@@ -6,15 +6,16 @@ import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from gradstep.errors import InvalidInput
 
 __all__ = ["Remembered", "check_fits", "remembered"]
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
+_A = TypeVar("_A", bound=tuple[Any, ...])
+_Function: TypeAlias = Callable[[Sequence[_A]], Iterable[tuple[_A, _T]]]
 
 
 class _Info(NamedTuple):
@@ -26,39 +27,53 @@ class _Info(NamedTuple):
     kept: int
 
 
-class Remembered(Generic[_P, _T]):
+class Remembered(Generic[_A, _T]):
     """A function that keeps its results up to so many bytes together: see `remembered`."""
 
-    def __init__(self, function: Callable[_P, _T], most: float, size: Callable[[_T], float]) -> None:
+    def __init__(self, function: _Function[_A, _T], most: float, size: Callable[[_T], float]) -> None:
         self._function, self._most, self._size = function, most, size
         self._lock = threading.Lock()
         self.cache_clear()
 
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        key = (args, *sorted(kwargs.items()))
-        with self._lock:
-            known = self._known.get(key)
+    def __call__(self, *arguments: Any) -> _T:
+        """Return the result for one set of arguments."""
+        ((_, value),) = self.each([cast(_A, arguments)])
+        return value
+
+    def each(self, asked: Iterable[_A]) -> Iterator[tuple[_A, _T]]:
+        """Yield the results for sets of arguments, each with these: first what is known, then what is computed."""
+        missing = []
+        for arguments in dict.fromkeys(asked):
+            with self._lock:
+                known = self._known.get(arguments)
+                if known is not None:
+                    self._hits += 1
+                    self._known.move_to_end(arguments)
+                else:
+                    self._misses += 1
             if known is not None:
-                self._hits += 1
-                self._known.move_to_end(key)
-                return known[0]
-            self._misses += 1
-        value = self._function(*args, **kwargs)
+                yield arguments, known[0]
+            else:
+                missing.append(arguments)
+        for arguments, value in self._function(missing) if missing else ():
+            self._keep(arguments, value)
+            yield arguments, value
+
+    def _keep(self, arguments: _A, value: _T) -> None:
         size = self._size(value)
         with self._lock:
             # Another thread may have found the same meanwhile.
-            if size <= self._most and key not in self._known:
-                self._known[key] = value, size
+            if size <= self._most and arguments not in self._known:
+                self._known[arguments] = value, size
                 self._held += size
             while self._held > self._most:
                 _, (_, forgotten) = self._known.popitem(last=False)
                 self._held -= forgotten
-        return value
 
     def cache_clear(self) -> None:
         """Forget all results."""
         with self._lock:
-            self._known: OrderedDict[Hashable, tuple[_T, float]] = OrderedDict()
+            self._known: OrderedDict[_A, tuple[_T, float]] = OrderedDict()
             self._hits = self._misses = 0
             self._held = 0.0
 
@@ -68,10 +83,11 @@ class Remembered(Generic[_P, _T]):
             return _Info(self._hits, self._misses, self._held, len(self._known))
 
 
-def remembered(most: float, size: Callable[[_T], float]) -> Callable[[Callable[_P, _T]], Remembered[_P, _T]]:
+def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[_A, _T]], Remembered[_A, _T]]:
     """Let a function keep its results for the same arguments to come; the least recently used are forgotten first.
 
     Unlike `functools.lru_cache` it bounds their memory, not their number: results may differ a thousandfold in size.
+    And it is of many results that may have work in common: it yields those for some sets of arguments, in any order.
 
     Parameters
     ----------
@@ -83,7 +99,7 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[Callable[_
     Returns
     -------
     callable
-        A decorator for functions of hashable arguments.
+        A decorator for functions of a sequence of sets of hashable arguments, which yield these with their results.
     """
     return lambda function: Remembered(function, most, size)
 

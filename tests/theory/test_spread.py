@@ -14,6 +14,7 @@ from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covarian
 from gradstep.theory.equivalent.tables import stepped_networks
 from gradstep.theory.step.drawn_steps import _Numbers
 from gradstep.theory.step.statistics import step_statistics
+from gradstep.theory.together import result_of
 
 spread_module = sys.modules["gradstep.theory.spread"]
 
@@ -53,7 +54,7 @@ def test_a_fit_with_itself_has_the_error_of_the_uniform_equivalent(changes):
     step = dataclasses.replace(
         step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0
     )
-    tables = spread_module.tables_of(problem, step, spread_module.sizes_of(problem))
+    tables = result_of(spread_module.tables_of(problem, step, spread_module.sizes_of(problem)))
     fits = spread_module._solve(problem, step, tables, np.array([2.0, 5.0]))
     draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, problem.d - 1.0, problem.width, problem.n)
     covariance, error = loss_covariance(draw, fits)
@@ -107,7 +108,7 @@ def test_a_constant_of_the_own_output_adds_the_variance_of_the_errors_over_it():
 def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, activation):
     # Of an output of order one the step takes a part back too, and what is left of the rows is another factor.
     problem = BASE.replace(activation=activation, output_scale=scale, readout=readout, eta=gs.Step(2.0, 0.5))
-    for _, network in stepped_networks(problem):
+    for _, network in result_of(stepped_networks(problem)):
         numbers = _Numbers.of(problem, network.gradient_step, network.sizes, along_common=network.along_common)
         step, same = network.step.resolved, numbers.shifted(np.zeros(len(numbers.covariance)))
         for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):

@@ -27,6 +27,7 @@ from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.own_output import common_share, output_constants
 from gradstep.theory.step.statistics import step_statistics
+from gradstep.theory.together import result_of
 
 Array = np.ndarray
 
@@ -440,7 +441,7 @@ def test_no_jump_where_one_description_gives_way_to_another(share, changes, low,
         assert one == pytest.approx(other, rel=1e-6)
     # Between the edges the two descriptions differ: without the mean over both there would be a jump.
     middle = problem(float(np.sqrt(edges[0][1] * edges[1][0])))
-    (_, first), (_, second) = stepped_networks(middle)
+    (_, first), (_, second) = result_of(stepped_networks(middle))
     assert first.tables.groups.weight.shape != second.tables.groups.weight.shape or first.step != second.step
 
 
@@ -452,7 +453,7 @@ def test_no_jump_of_a_spectrum():
         )  # fmt: skip
 
     middle = brentq(lambda size: _common_share(problem(size)) - 0.5, 6.0, 8.0, xtol=1e-12)
-    alone = [network.step.alignment for _, network in stepped_networks(problem(middle))]
+    alone = [network.step.alignment for _, network in result_of(stepped_networks(problem(middle)))]
     assert abs(alone[0] - alone[1]) > 0.4
     below, above = (feature_spectrum(problem(middle * (1 + change))) for change in (-1e-9, 1e-9))
     assert below.alignment == pytest.approx(above.alignment, rel=1e-6)

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import readout_values
+from gradstep.theory.together import Computation, together
 from gradstep.threads import one_thread
 
 __all__ = ["predict", "predict_each", "predict_many", "predict_roughly"]
@@ -48,6 +48,8 @@ _REMEMBERED = 2.0**26
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
 #: arrays over groups and special directions; bytes of all that is smaller.
 _BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
+#: Problems whose tables are made together.
+_AT_ONCE = 64
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices, half a megabyte: it is still in the cache when it is used next, and the
@@ -95,6 +97,10 @@ def _table_memory(tables: Tables) -> float:
     return float(8 * numbers + _SMALL)
 
 
+_Asked: TypeAlias = tuple[Problem, RowLaw, BulkModel, float, float | None]
+_Parts: TypeAlias = tuple[tuple[float, _Prepared], ...]
+
+
 class _Waiting(NamedTuple):
     """A problem that waits to be solved.
 
@@ -102,7 +108,7 @@ class _Waiting(NamedTuple):
     ----------
     problem : int
         Number of the problem.
-    place : int
+    place : tuple of int
         Place of this description among those over which the prediction is averaged.
     share : float
         Weight of this description in the mean.
@@ -110,7 +116,7 @@ class _Waiting(NamedTuple):
     """
 
     problem: int
-    place: int
+    place: tuple[int, int]
     share: float
     prepared: _Prepared
 
@@ -223,10 +229,7 @@ def predict_roughly(problems: Sequence[Problem]) -> list[Prediction]:
 
 def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], refine: float) -> list[Prediction]:
     """Predict a batch, with any factor on the numbers of nodes."""
-    results: dict[int, dict[int, tuple[float, Prediction]]] = {}
-    waiting: list[_Waiting] = []
-    held: dict[int, float] = {}
-    places = count()
+    asked: dict[_Asked, list[tuple[int, int, float]]] = {}
     for index, problem in enumerate(problems):
         check_problem(problem)
         if (problem.inputs is not None or problem.is_damped) and models != ("network", "structured"):
@@ -236,15 +239,20 @@ def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], 
             )
             raise InvalidInput(*named, allowed)
         bare = _without_fit(problem)
-        for share, constant in output_constants(problem, math.ceil(refine)):
-            parts = _prepared(bare, *models, refine, constant)
-            waiting += [_Waiting(index, next(places), share * part, prepared) for part, prepared in parts]
-            if id(parts) not in held:
-                held[id(parts)] = _memory(parts)
-                if sum(held.values()) > _REMEMBERED:
-                    _solve_all(problems, waiting, results)
-                    waiting.clear()
-                    held.clear()
+        for place, (share, constant) in enumerate(output_constants(problem, math.ceil(refine))):
+            asked.setdefault((bare, *models, refine, constant), []).append((index, place, share))
+    results: dict[int, dict[tuple[int, int], tuple[float, Prediction]]] = {}
+    waiting: list[_Waiting] = []
+    held = 0.0
+    for those, parts in _prepared.each(asked):
+        for index, place, share in asked[those]:
+            described = enumerate(parts)
+            waiting += [_Waiting(index, (place, of), share * part, prepared) for of, (part, prepared) in described]
+        held += _memory(parts)
+        if held > _REMEMBERED:
+            _solve_all(problems, waiting, results)
+            waiting.clear()
+            held = 0.0
     _solve_all(problems, waiting, results)
     # In the order of the descriptions, whatever else was solved with them.
     return [_mean([parts for _, parts in sorted(results[index].items())]) for index in range(len(problems))]
@@ -285,7 +293,9 @@ def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Pre
 
 
 def _solve_all(
-    problems: Sequence[Problem], waiting: Sequence[_Waiting], results: dict[int, dict[int, tuple[float, Prediction]]]
+    problems: Sequence[Problem],
+    waiting: Sequence[_Waiting],
+    results: dict[int, dict[tuple[int, int], tuple[float, Prediction]]],
 ) -> None:
     """Solve what waits, tables of similar shapes together, and add it to the results."""
     for members, size in _batches(waiting):
@@ -355,11 +365,19 @@ def _without_fit(problem: Problem) -> Problem:
 
 
 @remembered(_REMEMBERED, _memory)
-def _prepared(
+def _prepared(asked: Sequence[_Asked]) -> Iterator[tuple[_Asked, _Parts]]:
+    """Yield what predictions are the means of, with weights."""
+    for start in range(0, len(asked), _AT_ONCE):
+        those = asked[start : start + _AT_ONCE]
+        for place, parts in together(_parts(*each) for each in those):
+            yield those[place], parts
+
+
+def _parts(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: float, constant: float | None = None
-) -> tuple[tuple[float, _Prepared], ...]:
+) -> Computation[_Parts]:
     """Return what a prediction is the mean of, with weights."""
-    found = stepped_networks(problem, rows, model, refine, constant, plane=rows == "network")
+    found = yield from stepped_networks(problem, rows, model, refine, constant, plane=rows == "network")
     return tuple((share, _prepare(problem, rows, model, network)) for share, network in found)
 
 

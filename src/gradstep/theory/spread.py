@@ -29,6 +29,7 @@ from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.step.drawn_steps import drawn_steps
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
 __all__ = ["Spread", "predict_spread"]
@@ -152,7 +153,7 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
 
     Given the constant in the initial output. The training error is nan where the fit interpolates.
     """
-    networks = stepped_networks(problem, constant=constant)
+    networks = result_of(stepped_networks(problem, constant=constant))
     shares, given = zip(*((share, _of_network(problem, network)) for share, network in networks), strict=True)
     errors, variances, squares = (np.stack(column) for column in zip(*given, strict=True))
     weight = np.array(shares)
@@ -231,7 +232,7 @@ def _shifted_errors(problem: Problem, network: SteppedNetwork) -> Iterator[tuple
     if network.gradient_step.spike == 0:
         return
     for pair in drawn_steps(problem, network.gradient_step, sizes, along_common=network.along_common):
-        tables = [tables_of(problem, step, sizes, resolve=resolve) for step in pair]
+        tables = [result_of(tables_of(problem, step, sizes, resolve=resolve)) for step in pair]
         ridge = np.array([sizes.ridge])
         up, down = (_solve(problem, step, table, ridge) for step, table in zip(pair, tables, strict=True))
         yield _errors(up), _errors(down)

@@ -17,6 +17,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import step_statistics
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
+from gradstep.theory.together import result_of
 
 OFFSET, NOISE = 0.3, 0.04
 #: Linear part of an output that the residual holds, in a direction of its own.
@@ -160,7 +161,7 @@ def test_classes_have_the_groups_mean_variance(activation, readout):
     )  # fmt: skip
     step = step_statistics(problem, 200, 300, 150)
     groups = neuron_groups(step, problem.readout, 200, odd=activation == "tanh")
-    bulk = bulk_law(problem, step, groups, 200, 150)
+    bulk = result_of(bulk_law(problem, step, groups, 200, 150))
     assert bulk.share.sum() == pytest.approx(1, abs=1e-10)
     # Beyond five standard deviations of a readout the parabola leaves the variances of a class below zero.
     usual = groups.readout_square < 25
@@ -184,7 +185,7 @@ def test_classes_are_as_fine_as_the_law_is_broad(activation, teacher):
     )  # fmt: skip
     step = step_statistics(problem, 200, 70, 70)
     groups = neuron_groups(step, problem.readout, 200, odd=activation == "tanh")
-    bulk = bulk_law(problem, step, groups, 200, 70)
+    bulk = result_of(bulk_law(problem, step, groups, 200, 70))
     # The rule is that of the step's own law, whose nodes have tests of their own.
     law, ratio = step.samples.law, 200 / 70
     if activation == "tanh":
@@ -313,7 +314,7 @@ def test_rows_of_several_readouts_have_a_variance_in_all_directions():
     )  # fmt: skip
     step = step_statistics(problem, 511, 537, 4222)
     groups = neuron_groups(step, problem.readout, 511, odd=False)
-    bulk = bulk_law(problem, step, groups, 511, 4222)
+    bulk = result_of(bulk_law(problem, step, groups, 511, 4222))
     assert bulk.profile.min() > 0.01
     one, two = (gs.predict(problem, refine=refine).test_error for refine in (1, 2))
     assert one == pytest.approx(two, rel=1e-4)
@@ -330,7 +331,7 @@ def test_both_bases_together_resolve_the_same_directions(readout):
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
     assert 0.02 < step.curvature**2 * 2 * law.square / step.bulk < 0.2
     groups = neuron_groups(step, problem.readout, 200, odd=False)
-    bulk = bulk_law(problem, step, groups, 200, 100)
+    bulk = result_of(bulk_law(problem, step, groups, 200, 100))
     assert bulk.share.sum() == pytest.approx(1, abs=1e-10)
     usual = groups.readout_square < 25
     np.testing.assert_allclose((bulk.profile @ bulk.share)[usual], 1, rtol=1e-6)

@@ -14,6 +14,7 @@ from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
+from gradstep.theory.together import result_of
 
 EVEN = gs.Problem(
     activation="x+.3*hermite2",
@@ -32,7 +33,7 @@ EVEN = gs.Problem(
 def errors(problem, monkeypatch, share):
     """Return test and training error with a given share of the plane."""
     monkeypatch.setattr(tables_module, "share_in_plane", lambda *_: share)
-    ((_, network),) = stepped_networks(problem, plane=True)
+    ((_, network),) = result_of(stepped_networks(problem, plane=True))
     assert network.tables.in_plane is bool(share)
     sizes = sizes_of(problem)
     found = solve(
@@ -73,7 +74,7 @@ def test_the_plane_has_a_share_only_where_rows_are_stretched_along_the_teacher()
     def share(**changes):
         problem = EVEN.replace(**changes)
         sizes = sizes_of(problem)
-        ((_, network), *_) = stepped_networks(problem)
+        ((_, network), *_) = result_of(stepped_networks(problem))
         return share_in_plane(problem, network.step.resolved, sizes.d)
 
     assert share() == 1
@@ -129,8 +130,8 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
 def test_the_teacher_at_the_nodes_has_the_moments_of_the_teacher():
     """Also with a kink, which no polynomial resolves: what the nodes do not have counts as hidden."""
     problem = EVEN.replace(teacher="abs(x)+x", activation="max(x,0)")
-    *_, (_, network) = stepped_networks(problem, plane=True)
-    ((_, alone),) = stepped_networks(problem)
+    *_, (_, network) = result_of(stepped_networks(problem, plane=True))
+    ((_, alone),) = result_of(stepped_networks(problem))
     plane, line = network.tables.features, alone.tables.features
     assert len(plane.kappa) > 3 * len(plane.first)
     assert plane.weight @ plane.teacher_square == pytest.approx(2, rel=1e-7)
@@ -146,7 +147,7 @@ def test_nodes_of_the_plane_that_are_left_out_change_nothing(monkeypatch):
     """Steep features along both directions: a full grid of nodes would take gigabytes."""
     problem = EVEN.replace(activation="max(x,0)", d=12, width=64, n_step=800, n=800, eta=10.0, ridge=40.0)
     few = errors(problem, monkeypatch, 1.0)
-    ((_, steep),) = stepped_networks(problem.replace(eta=290.0), plane=True)
+    ((_, steep),) = result_of(stepped_networks(problem.replace(eta=290.0), plane=True))
     assert len(steep.tables.features.kappa) < 3000
     monkeypatch.setattr(features_module, "_LESS_IN_PLANE", 0.0)
     rule = features_module.kappa_rule

@@ -60,6 +60,7 @@ from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.prediction import mean_curve, mean_of
 from gradstep.theory.step.own_output import output_constants
+from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
 __all__ = ["ConvexPrediction", "convex_prediction"]
@@ -214,10 +215,11 @@ def convex_prediction(
     check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped, refine):
-        for part, network in stepped_networks(
+        networks = stepped_networks(
             stepped, law, kind, refine, constant,
             fold=not finer, any_loss=True, regrouped=_finer if finer else None, plane=law == "network",
-        ):  # fmt: skip
+        )  # fmt: skip
+        for part, network in result_of(networks):
             state, residual, sweeps = _solve(network, labels, chosen, priced)
             parts.append((share * part, _result(network, labels, chosen, priced, state, residual, sweeps)))
     return _mean(parts)

@@ -24,6 +24,7 @@ from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
 from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
 from gradstep.theory.step.own_output import common_share, given_own_output
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
+from gradstep.theory.together import Computation
 
 __all__ = [
     "LARGE_DIMENSION",
@@ -172,7 +173,7 @@ def stepped_networks(
     any_loss: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
     plane: bool = False,
-) -> tuple[tuple[float, SteppedNetwork], ...]:
+) -> Computation[tuple[tuple[float, SteppedNetwork], ...]]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
     As a rule there is one. There are two where one description gives way to another, and both are right to about a per
@@ -221,7 +222,7 @@ def stepped_networks(
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
         for part, resolve in (((1 - share) * (1 - in_plane), False), (share * (1 - in_plane), True)):
             if part > 0:
-                tables = tables_of(
+                tables = yield from tables_of(
                     problem, step.resolved, sizes, rows, bulk, refine,
                     fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve,
                 )  # fmt: skip
@@ -229,7 +230,7 @@ def stepped_networks(
                 found.append((weight * part, network))
         if in_plane > 0:
             # There a readout always has nodes of its own.
-            tables = _tables_in_plane(
+            tables = yield from _tables_in_plane(
                 problem, step.resolved, sizes, refine, fold=fold, any_loss=any_loss, regrouped=regrouped
             )
             network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, True, tables)
@@ -249,7 +250,7 @@ def tables_of(
     any_loss: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
     resolve: bool | None = None,
-) -> Tables:
+) -> Computation[Tables]:
     """Return the tables of one problem after a given step, without a leading axis; see `stepped_networks`."""
     _check_spectrum(problem, step, sizes.d)
     odd = fold and problem.activation.parity == "odd"
@@ -262,7 +263,8 @@ def tables_of(
     features = conditional_features(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
-    return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
+    bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine)
+    return Tables(features, groups, bulk)
 
 
 def _tables_in_plane(
@@ -274,7 +276,7 @@ def _tables_in_plane(
     fold: bool,
     any_loss: bool,
     regrouped: Callable[[Groups], Groups] | None,
-) -> Tables:
+) -> Computation[Tables]:
     """Return tables with features resolved along the spike and along the teacher's rest.
 
     Docs, "Uniform equivalent", equation (E19).
@@ -285,7 +287,7 @@ def _tables_in_plane(
     if regrouped is not None:
         along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
-    bulk = bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
+    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
     groups, bulk = groups_in_plane(along, bulk, sizes.d)
     features = conditional_features(
         problem.activation,

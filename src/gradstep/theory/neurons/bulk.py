@@ -24,7 +24,6 @@ so that a rational Gauss rule needs few nodes, whose poles are chosen for each l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -38,13 +37,14 @@ from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
-from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, mean_law, row_variances, vectors_rule
+from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, levels, mean_law, row_variances, vectors_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
+from gradstep.theory.together import Computation
 
 __all__ = ["Bulk", "bulk_law", "isotropic"]
 
@@ -69,6 +69,11 @@ _LEAST_HEIGHT = 0.02
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
 #: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
 _CELL = 1 / 6
+#: Their number is a multiple of this, so that those of the problems of a curve can be stacked.
+_ALIKE_POINTS = 8
+
+#: Inputs of one eigenvalue, which all laws share.
+_ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -142,7 +147,7 @@ def bulk_law(
     n_step: float,
     model: BulkModel = "structured",
     refine: float = 1,
-) -> Bulk:
+) -> Computation[Bulk]:
     """Return the classes of directions for the rows after the step.
 
     Docs, "Structured bulk", equations (A1) and (A2).
@@ -170,13 +175,13 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return _correlated(problem, step, step.correlated, groups, refine)
+        return (yield from _correlated(problem, step, step.correlated, groups, refine))
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
         return isotropic(len(groups.weight))
     assert step.samples is not None
-    parts = list(_parts(problem, step, step.samples, groups, refine))
+    parts = yield from _parts(problem, step, step.samples, groups, refine)
     # A part in which no group's variance varies leaves its directions to the other.
     whole = sum(part.share for part in parts)
     if not whole:
@@ -263,13 +268,13 @@ def _possible(share: Array) -> Array:
 
 def _correlated(
     problem: Problem, step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, refine: float
-) -> Bulk:
+) -> Computation[Bulk]:
     """Return the classes of directions of correlated inputs.
 
     Docs, "Correlated inputs", equation (C10).
     """
     odd = problem.activation.parity == "odd"
-    found = correlated_classes(step, samples, groups, problem.readout, refine, odd=odd)
+    found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd)
     share, profile, overlap, special_profile, mean_variance, components = found
     spike, teacher = overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.
@@ -307,8 +312,8 @@ class _Part(NamedTuple):
 
 def _parts(
     problem: Problem, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float
-) -> Iterator[_Part]:
-    """Yield the bases that have a share of the directions; one in which no group's variance varies is left out.
+) -> Computation[list[_Part]]:
+    """Return the bases that have a share of the directions; one in which no group's variance varies is left out.
 
     Docs, "Structured bulk", equation (A4a).
     """
@@ -317,19 +322,22 @@ def _parts(
     linear_variance = step.curvature**2 * samples.ratio * samples.law.square
     rest = step.bulk - linear_variance
     values, shares = readout_values(readout)
+    parts = list[_Part]()
     if problem.activation.parity != "odd":
-        part, left_out = _in_mean(readout, step, samples, groups, refine)
+        part, left_out = yield from _in_mean(readout, step, samples, groups, refine)
         share = 0.0
         if left_out > 0:
             without = float(shares @ values**4) * rest**2 * samples.squares_by_residual[1]
             share = left_out / (left_out + _DEARER * without)
-        yield part._replace(share=1 - share)
+        parts.append(part._replace(share=1 - share))
     else:
         share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
         if share < 1:
             variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
             stretch = np.array([step.whole_drift])
-            yield from _in_samples(samples.by_square, 1 - share, variance, stretch, step, groups, readout, refine)
+            parts += yield from _in_samples(
+                samples.by_square, 1 - share, variance, stretch, step, groups, readout, refine
+            )
     if share > 0:
         k, diagonal = step.curvature, rest * samples.squares_by_residual[0]
         # The samples' matrix holds the drift by its mean.
@@ -338,24 +346,24 @@ def _parts(
             [own**2 + diagonal[0] * a_square, 2 * k * a * own + diagonal[1] * a_square, (k**2 + diagonal[2]) * a_square]
         )
         stretch = np.array([step.own_drift[0], k])
-        yield from _in_samples(samples.by_residual, share, variance, stretch, step, groups, readout, refine)
+        parts += yield from _in_samples(samples.by_residual, share, variance, stretch, step, groups, readout, refine)
+    return parts
 
 
 def _in_mean(
     readout: Readout, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float
-) -> tuple[_Part, float]:
+) -> Computation[tuple[_Part, float]]:
     """Return the directions in the basis of the mean law of the rows, and what of the rows is off the diagonal in it.
 
     The second number is a mean square over the readouts: zero if there is one.
     """
-    law, one = samples.law, np.ones(1)
-    alike = CorrelatedSamples(law, samples.ratio, samples.linear, Spectrum(one, one, one))
+    law, alike = samples.law, CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
     mean = mean_law(alike, step, readout, *output)
     # In the terms of the law, which has directions twice and the gradient's rest in its own length.
     rest = frame[-1:] / math.sqrt(samples.ratio * law.square)
     values, shares = readout_values(readout)
-    rules = law_rules(
+    rules = yield from law_rules(
         mean,
         np.concatenate([frame[:-1], 0 * frame[:-1], rest]),
         refine,
@@ -377,7 +385,7 @@ def _in_mean(
     # What B has off the diagonal counts by how much rows differ in it from the mean.
     second = readout.second_moment
     differ = float(shares @ (values - values**2 * readout.mean / second) ** 2)
-    square = mean.root**2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
+    square = float(mean.root) ** 2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
     off = square - float(rules.share @ rules.diagonals[1] ** 2)
     return part, 4 * differ / second * max(off, 0.0)
 
@@ -401,8 +409,8 @@ def _in_samples(
     groups: Groups,
     readout: Readout,
     refine: float,
-) -> Iterator[_Part]:
-    """Yield the directions in the basis of weighted samples, if the variance of any group varies there.
+) -> Computation[list[_Part]]:
+    """Return the directions in the basis of weighted samples, if the variance of any group varies there.
 
     `variance` and `stretch` are polynomials of an eigenvalue: variances of the groups, and how much longer the rows are
     for a unit of readout.
@@ -413,16 +421,17 @@ def _in_samples(
     looked_at = groups.readout_square <= (6 if readout.kind == "gaussian" else math.inf)
     varying = looked_at & (np.abs(relative[1:]) > LEAST).any(axis=0)
     if not varying.any():
-        return
+        return []
     a = groups.readout * math.sqrt(readout.second_moment)
-    points, level = _poles(relative[:, varying], a[varying], moments, refine)
-    frame, importance, tolerance = _frame(step), 1 + level, _TOLERANCE * 100.0 ** (1 - refine)
-    m = samples.transform(points)
-    slope, mean = samples.transform_slope(m), samples.law.mean(samples.weight) * np.ones((1, 1))
-    nodes, root = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
-    between = *samples.resolvent(points, m, slope, frame), samples.mean(frame)
-    others = Others(*samples.with_powers(points, m, frame)) if groups.knows_norms else None
-    special, overlap = vectors_rule(points, *between, importance, tolerance, joint=_joint(step, groups), others=others)
+    points, importance = _poles(relative[:, varying], a[varying], moments, refine)
+    frame, tolerance = _frame(step), _TOLERANCE * 100.0 ** (1 - refine)
+    m, slope, between, d_between, *others = yield from samples.ask(points, frame, powers=groups.knows_norms)
+    mean = samples.law.mean(samples.weight) * np.ones((1, 1))
+    nodes, root = yield from sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
+    special, overlap = yield from vectors_rule(
+        points, between, d_between, samples.mean(frame), importance, tolerance,
+        joint=_joint(step, groups), others=Others(*others) if others else None,
+    )  # fmt: skip
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
     if groups.knows_norms:
         # In the basis of B; in that of S, of odd activations, nothing is along B g and B h.
@@ -430,7 +439,7 @@ def _in_samples(
         components = np.stack([g, special * g, h, special * h, cubes], axis=1)
     profile, special_profile = (np.maximum(polyval(each, relative), LEAST) for each in (nodes, special))
     common = polyval(special, stretch) * (overlap @ frame[1]) if step.common is not None else np.zeros(len(special))
-    yield _Part(share, root[:, 0] ** 2, profile, special_profile, overlap, common, components)
+    return [_Part(share, root[:, 0] ** 2, profile, special_profile, overlap, common, components)]
 
 
 def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tuple[Complex, Array]:
@@ -449,13 +458,14 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
     Returns
     -------
     points : ndarray, shape (points,)
-        In the upper half-plane, none near another.
-    level : ndarray, shape (points,)
+        In the upper half-plane, none near another. The last may be repeated: problems that are alike then have as many.
+    importance : ndarray, shape (points,)
+        Of a pole, for the fit: that of its level, and none of what is repeated.
     """
     even = np.linspace(readout.min(), readout.max(), _READOUTS)
-    taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
+    taken = sorted({*np.abs(readout - even[:, None]).argmin(axis=1).tolist()})
     constant, linear, quadratic = variance[:, taken, None]
-    level = 10.0 ** np.linspace(*LEVELS, round(16 * refine) + 1)
+    level = levels(LEVELS[0], round(16 * refine) + 1)
     width = math.sqrt(moments[2] - moments[1] ** 2)
     if quadratic.any():
         height = np.sqrt((4 * quadratic * (constant + level) - linear**2).astype(complex)).real
@@ -466,4 +476,5 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
         points = -(constant + level) / linear * (1 - 0.5j)
     cell = np.round(np.log((points.ravel() - moments[1]) / width) / (_CELL / refine))
     _, first = np.unique(cell, return_index=True)
-    return points.ravel()[first], np.tile(level, len(points))[first]
+    more = np.repeat(first[-1:], -len(first) % _ALIKE_POINTS)
+    return points.ravel()[[*first, *more]], np.concatenate([1 + level[first % len(level)], 0.0 * more])

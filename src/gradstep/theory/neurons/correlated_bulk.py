@@ -31,6 +31,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values
+from gradstep.theory.together import Computation
 
 __all__ = ["correlated_classes"]
 
@@ -53,7 +54,7 @@ def correlated_classes(
     refine: float,
     *,
     odd: bool,
-) -> tuple[Array, Array, Array, Array, Array, Array]:
+) -> Computation[tuple[Array, Array, Array, Array, Array, Array]]:
     """Return the classes of directions and the special directions.
 
     Docs, "Correlated inputs", equations (C8) and (C9).
@@ -83,10 +84,9 @@ def correlated_classes(
         (`gradstep.theory.step.row_fluctuations.norm_vector`).
     """
     power = readout.second_moment
-    found = [
-        (weight, *_classes(step, samples, law, groups, readout, refine))
-        for weight, law in _laws(step, samples, readout, odd=odd)
-    ]
+    found = []
+    for weight, law in _laws(step, samples, readout, odd=odd):
+        found.append((weight, *(yield from _classes(step, samples, law, groups, readout, refine))))
     share = np.concatenate([weight * share for weight, share, *_ in found])
     overlap = np.concatenate([math.sqrt(weight) * overlap for weight, _, _, overlap, *_ in found])
     components = np.concatenate([math.sqrt(weight) * components for weight, *_, components in found])
@@ -103,7 +103,7 @@ def _classes(
     groups: Groups,
     readout: Readout,
     refine: float,
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> Computation[tuple[Array, Array, Array, Array, Array]]:
     """Return `share`, `profile`, `overlap`, `special_profile` and `components` in the basis of one law.
 
     They are those of `correlated_classes`.
@@ -113,7 +113,7 @@ def _classes(
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
-    rules = law_rules(
+    rules = yield from law_rules(
         law, samples.frame(step.alignment), refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,

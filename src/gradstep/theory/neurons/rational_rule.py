@@ -8,16 +8,20 @@ resolvent at some of the points times them: rational Krylov spaces, whose poles 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.theory.together import Computation, asked
 
-__all__ = ["Others", "rational_rule", "sparse_rule"]
+__all__ = ["Others", "rational_rule", "sparse_rule", "sparse_rules"]
 
+#: Nodes of a rule, as a rule.
+_NODES = 16
 #: Directions of the span that are fainter than this are rounding.
 _RANK = 1e-11
 #: Largest error that rounding may leave.
@@ -41,84 +45,83 @@ class Others(NamedTuple):
     resolved: Complex
 
 
-class _Span(NamedTuple):
-    """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors, each over its norm.
-
-    Attributes
-    ----------
-    metric, operator : ndarray, shape (functions, functions)
-        The matrices of their products, with nothing and with ``l`` between. The vectors themselves come first, then
-        the real and the imaginary parts.
-    crossed : ndarray, shape (functions, others)
-        Their products with other vectors.
-    kept : ndarray, shape (2 poles + 1, vectors)
-        Which of the functions are more than rounding.
-    """
-
-    metric: Array
-    operator: Array
-    crossed: Array
-    kept: NDArray[np.bool_]
-
-    def of(self, poles: Sequence[int]) -> tuple[Array, Array, Array]:
-        """Return the three matrices of the functions that some of the poles have."""
-        blocks, size = self.kept.shape
-        rows = np.array([0, *(1 + pole for pole in poles), *(1 + blocks // 2 + pole for pole in poles)])
-        chosen = (rows[:, None] * size + np.arange(size))[self.kept[rows]]
-        return self.metric[chosen[:, None], chosen], self.operator[chosen[:, None], chosen], self.crossed[chosen]
-
-
-def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array, others: Array) -> _Span:
-    """Return the span; `others` are the products of other vectors with it, shape (2 poles + 1, vectors, others)."""
-    count, size = len(poles), len(mean)
-    apart = poles[None, :] - poles[:, None] + np.eye(count)
-    plain = (transform[None, :] - transform[:, None]) / apart[..., None, None]
-    plain[np.arange(count), np.arange(count)] = slope
-    across = poles[None, :] - poles.conj()[:, None]
-    crossed = (transform[None, :] - transform.conj()[:, None]) / across[..., None, None]
-    # Functions in the order 1, real parts, imaginary parts.
-    real, imaginary = slice(1, count + 1), slice(count + 1, None)
-    gram = np.empty((2 * count + 1, 2 * count + 1, size, size))
-    gram[0, 0] = np.eye(size)
-    gram[0, real], gram[0, imaginary] = transform.real, transform.imag
-    gram[real, 0], gram[imaginary, 0] = transform.real, transform.imag
-    gram[real, real] = (plain + crossed).real / 2
-    gram[imaginary, imaginary] = (crossed - plain).real / 2
-    gram[real, imaginary] = (plain + crossed).imag / 2
-    gram[imaginary, real] = (plain - crossed).imag / 2
-    # l / (l - z) = 1 + z / (l - z).
-    x, y = poles.real[:, None, None], poles.imag[:, None, None]
-    times = np.empty_like(gram)
-    times[:, real] = gram[:, :1] + x * gram[:, real] - y * gram[:, imaginary]
-    times[:, imaginary] = y * gram[:, real] + x * gram[:, imaginary]
-    times[0, 0], times[1:, 0] = mean, times[0, 1:]
-    metric, operator = (np.swapaxes(m, 1, 2).reshape(len(m) * size, -1) for m in (gram, times))
-    # A pole so near the real axis that its imaginary part is rounding has a real part only.
-    square = np.diagonal(metric)
-    kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
-    scale = 1 / np.sqrt(np.where(kept, square, 1.0))[:, None]
-    units = scale * scale.T
-    return _Span(metric * units, operator * units, scale * others.reshape(len(kept), -1), kept.reshape(-1, size))
-
-
-def _ritz(metric: Array, operator: Array, crossed: Array, size: int) -> tuple[Array, Array]:
-    """Return the nodes and overlaps of the rule of a span, and after these the components of other vectors.
+def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
+    """Return the products of the functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors.
 
     Parameters
     ----------
-    metric, operator, crossed : ndarray
-        Of some functions of a `_Span`, the vectors first.
-    size : int
-        Number of the vectors.
+    poles, transform, slope, mean
+        As in `rational_rule`, each with a leading axis for the laws.
+
+    Returns
+    -------
+    metric, operator : ndarray, shape (laws, functions, functions)
+        With nothing and with ``l`` between. The vectors themselves come first, then the real and the imaginary parts.
     """
+    laws, count, size = *poles.shape, mean.shape[-1]
+    apart = poles[:, None, :] - poles[:, :, None] + np.eye(count)
+    plain = (transform[:, None] - transform[:, :, None]) / apart[..., None, None]
+    plain[:, np.arange(count), np.arange(count)] = slope
+    across = poles[:, None, :] - poles.conj()[:, :, None]
+    crossed = (transform[:, None] - transform.conj()[:, :, None]) / across[..., None, None]
+    # Functions in the order 1, real parts, imaginary parts.
+    real, imaginary = slice(1, count + 1), slice(count + 1, None)
+    gram = np.empty((laws, 2 * count + 1, 2 * count + 1, size, size))
+    gram[:, 0, 0] = np.eye(size)
+    gram[:, 0, real], gram[:, 0, imaginary] = transform.real, transform.imag
+    gram[:, real, 0], gram[:, imaginary, 0] = transform.real, transform.imag
+    gram[:, real, real] = (plain + crossed).real / 2
+    gram[:, imaginary, imaginary] = (crossed - plain).real / 2
+    gram[:, real, imaginary] = (plain + crossed).imag / 2
+    gram[:, imaginary, real] = (plain - crossed).imag / 2
+    # l / (l - z) = 1 + z / (l - z).
+    x, y = poles.real[:, None, :, None, None], poles.imag[:, None, :, None, None]
+    times = np.empty_like(gram)
+    times[:, :, real] = gram[:, :, :1] + x * gram[:, :, real] - y * gram[:, :, imaginary]
+    times[:, :, imaginary] = y * gram[:, :, real] + x * gram[:, :, imaginary]
+    times[:, 0, 0], times[:, 1:, 0] = mean, times[:, 0, 1:]
+    metric, operator = (np.swapaxes(m, 2, 3).reshape(laws, (2 * count + 1) * size, -1) for m in (gram, times))
+    return metric, operator
+
+
+def _rules(
+    poles: Complex, transform: Complex, slope: Complex, mean: Array, crossed: Array
+) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    """Yield the rules of all functions that the poles have: those of laws with as many nodes together.
+
+    Parameters
+    ----------
+    poles, transform, slope, mean
+        As in `_products`.
+    crossed : ndarray, shape (laws, functions, others)
+        Products of other vectors with the functions.
+
+    Yields
+    ------
+    laws : ndarray of int, shape (alike,)
+        Which laws.
+    nodes : ndarray, shape (alike, nodes)
+    overlap : ndarray, shape (alike, nodes, vectors + others)
+        As in `rational_rule`, and after these the components of other vectors.
+    """
+    metric, operator = _products(poles, transform, slope, mean)
+    size, real = mean.shape[-1], (poles.shape[1] + 1) * mean.shape[-1]
+    # A pole so near the real axis that its imaginary part is rounding has a real part only.
+    square = np.diagonal(metric, axis1=1, axis2=2)
+    kept = square > _RANK * np.concatenate([square[:, :real], square[:, size:real]], axis=1)
+    scale = np.where(kept, 1 / np.sqrt(np.where(kept, square, 1.0)), 0.0)[..., None]
+    metric, operator, crossed = metric * scale * scale.mT, operator * scale * scale.mT, scale * crossed
     spread, vectors = np.linalg.eigh(metric)
-    kept = spread > _RANK * spread[-1]
-    basis = vectors[:, kept] / np.sqrt(spread[kept])
-    inner = basis.T @ operator @ basis
-    nodes, rotation = np.linalg.eigh((inner + inner.T) / 2)
-    basis = (basis @ rotation).T
-    overlap = basis @ metric[:, :size]
-    return nodes, np.concatenate([overlap / np.sqrt((overlap**2).sum(axis=0)), basis @ crossed], axis=1)
+    rank = (spread > _RANK * spread[:, -1:]).sum(axis=1)
+    for count in np.unique(rank):
+        laws = np.flatnonzero(rank == count)
+        basis = vectors[laws, :, -count:] / np.sqrt(spread[laws, None, -count:])
+        inner = basis.mT @ operator[laws] @ basis
+        nodes, rotation = np.linalg.eigh((inner + inner.mT) / 2)
+        basis = (basis @ rotation).mT
+        overlap = basis @ metric[laws, :, :size]
+        overlap /= np.sqrt((overlap**2).sum(axis=1, keepdims=True))
+        yield laws, nodes, np.concatenate([overlap, basis @ crossed[laws]], axis=2)
 
 
 def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
@@ -142,8 +145,75 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    nothing = np.zeros((2 * len(poles) + 1, len(mean), 0))
-    return _ritz(*_span(poles, transform, slope, mean, nothing).of(range(len(poles))), len(mean))
+    nothing = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0))
+    ((_, (nodes,), (overlap,)),) = _rules(poles[None], transform[None], slope[None], mean[None], nothing)
+    return nodes, overlap
+
+
+def sparse_rules(
+    points: Complex,
+    transform: Complex,
+    slope: Complex,
+    mean: Array,
+    importance: Array,
+    tolerance: Array,
+    plain: Array,
+    resolved: Complex,
+) -> list[tuple[Array, Array]]:
+    """Return, for each of some laws, the rule of the fewest poles that knows the resolvent at all points.
+
+    Parameters
+    ----------
+    points : ndarray, shape (laws, points)
+        In the upper half-plane, those of a law that are of importance all different. Poles are added where the rule is
+        worst.
+    transform, slope, mean
+        As in `rational_rule`, at the points, with a leading axis for the laws.
+    importance : ndarray, shape (laws, points)
+        Factors of the errors.
+    tolerance : ndarray, shape (laws,)
+        Largest error of the resolvent, over its imaginary part, times the importance.
+    plain, resolved : ndarray, shapes (laws, vectors, others) and (laws, points, vectors, others)
+        As in `Others`, of which a rule has what lies in its span.
+
+    Returns
+    -------
+    list of (nodes, overlap)
+        As in `rational_rule`; after the vectors the overlaps have a column for each of the others.
+
+    Raises
+    ------
+    NotConverged
+        If rounding leaves an error above a per cent.
+    """
+    laws, size = len(mean), mean.shape[-1]
+    along = np.diagonal(transform.imag, axis1=2, axis2=3)
+    weight = importance[..., None, None] / np.sqrt(along[..., :, None] * along[..., None, :])
+    found = [(math.inf, np.empty(0), np.empty(0))] * laws
+    left, poles = np.arange(laws), np.empty((laws, 0), dtype=np.intp)
+    while len(left):
+        at, turned = (left[:, None], poles), resolved[left[:, None], poles]
+        crossed = np.concatenate([plain[left, None], turned.real, turned.imag], axis=1)
+        crossed = crossed.reshape(len(left), crossed.shape[1] * size, -1 if crossed.size else 0)
+        error, worst = np.empty(len(left)), np.empty(len(left), dtype=np.intp)
+        for alike, nodes, overlap in _rules(points[at], transform[at], slope[at], mean[left], crossed):
+            own, these = overlap[..., :size], left[alike]
+            products = (own[..., :, None] * own[..., None, :]).reshape(*nodes.shape, -1)
+            known = (1 / (nodes[:, None] - points[these, :, None])) @ products
+            off = np.abs(known.reshape(transform[these].shape) - transform[these]) * weight[these]
+            errors = off.max(axis=(2, 3))
+            error[alike], worst[alike] = errors.max(axis=1), errors.argmax(axis=1)
+            for law, *rule in zip(these, error[alike].tolist(), nodes, overlap, strict=True):
+                if rule[0] < found[law][0]:
+                    found[law] = tuple(rule)
+        # A pole that is there already has nothing to add: what is left is rounding.
+        more = ~((error <= tolerance[left]) | (poles == worst[:, None]).any(axis=1))
+        left, poles = left[more], np.column_stack([poles, worst])[more]
+    largest = max(error for error, *_ in found)
+    if not largest <= _LOST:
+        advice = "Take more samples in the step."
+        raise NotConverged("the rule for the law of the step's samples", largest, _LOST, advice)
+    return [(nodes, overlap) for _, nodes, overlap in found]
 
 
 def sparse_rule(
@@ -154,53 +224,9 @@ def sparse_rule(
     importance: Array,
     tolerance: float,
     others: Others | None = None,
-) -> tuple[Array, Array]:
-    """Return the rule of the fewest poles that knows the resolvent at all points.
-
-    Parameters
-    ----------
-    points : ndarray, shape (points,)
-        In the upper half-plane, all different. Poles are added where the rule is worst.
-    transform, slope, mean
-        As in `rational_rule`, at the points.
-    importance : ndarray, shape (points,)
-        Factors of the errors.
-    tolerance : float
-        Largest error of the resolvent, over its imaginary part, times the importance.
-    others : Others, optional
-        Other vectors, of which the rule has what lies in its span.
-
-    Returns
-    -------
-    nodes, overlap : ndarray
-        As in `rational_rule`; after the vectors the overlaps have a column for each of the others.
-
-    Raises
-    ------
-    NotConverged
-        If rounding leaves an error above a per cent.
-    """
-    along = np.diagonal(transform.imag, axis1=1, axis2=2)
-    weight = importance[:, None, None] / np.sqrt(along[:, :, None] * along[:, None, :])
-    poles, size = list[int](), len(mean)
-    crossed = np.zeros((2 * len(points) + 1, size, 0))
-    if others is not None:
-        crossed = np.concatenate([others.plain[None], others.resolved.real, others.resolved.imag])
-    span = _span(points, transform, slope, mean, crossed)
-    found: list[tuple[float, Array, Array]] = []
-    while True:
-        nodes, overlap = _ritz(*span.of(poles), size)
-        own = overlap[:, :size]
-        products = (own[:, :, None] * own[:, None, :]).reshape(len(nodes), -1)
-        known = (1 / (nodes - points[:, None])) @ products
-        errors = (np.abs(known.reshape(transform.shape) - transform) * weight).max(axis=(1, 2))
-        found.append((float(errors.max()), nodes, overlap))
-        worst = int(errors.argmax())
-        # A pole that is there already has nothing to add: what is left is rounding.
-        if found[-1][0] <= tolerance or worst in poles:
-            break
-        poles.append(worst)
-    error, nodes, overlap = min(found, key=lambda rule: rule[0])
-    if not error <= _LOST:
-        raise NotConverged("the rule for the law of the step's samples", error, _LOST, "Take more samples in the step.")
-    return nodes, overlap
+) -> Computation[tuple[Array, Array]]:
+    """Return the rule of one law, computed with those of others: the arguments of `sparse_rules` without their axis."""
+    if others is None:
+        others = Others(np.empty((len(mean), 0)), np.empty((*transform.shape[:2], 0), dtype=complex))
+    arrays = points, transform, slope, mean, importance, np.array(tolerance), *others
+    return (yield from asked(sparse_rules, *arrays, work=_NODES * len(points)))

@@ -13,6 +13,7 @@ and ``CBC`` are to be found. This project.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +29,9 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.together import Computation
 
-__all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "mean_law", "row_variances", "vectors_rule"]
+__all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "levels", "mean_law", "row_variances", "vectors_rule"]
 
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade.
 LEVELS, _PER_DECADE = (-2.0, 3.0), 16 / 5
@@ -123,7 +125,7 @@ def law_rules(
     several: bool = False,
     joint: bool = True,
     sampled: bool = False,
-) -> RowRules:
+) -> Computation[RowRules]:
     """Return the rules of the spectral law of A, and of the law of some vectors.
 
     Parameters
@@ -156,7 +158,7 @@ def law_rules(
         If a transform or a rule is not found, or rounding leaves nothing of one.
     """
     count = round((LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
-    level = 10.0 ** np.linspace(lowest, LEVELS[1], count)
+    level = levels(lowest, count)
     # The fit needs 1/(Sigma_a + level), and Sigma_a is about c + l (A - c) with l the square of the readout over the
     # reference and c the smallest eigenvalue of C. So the pole is at A = c - (c + level) / l; the factor 1 - i/2 takes
     # it off the real axis. Rows of larger readouts have poles where A is nearer to c.
@@ -164,8 +166,11 @@ def law_rules(
     z = (smallest - (smallest + level * law.mean) * (1 - 0.5j) / sizes[:, None]).ravel()
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
-    transform, slope = (each[:, None, None] for each in law.transform(z))
-    between, d_between = law.between(z, frame)
+    if isinstance(law, StretchedLaw):
+        _, transform, slope, between, d_between = yield from law.ask(z, frame)
+    else:
+        (transform, slope), (between, d_between) = law.transform(z), law.between(z, frame)
+    transform, slope = transform[:, None, None], slope[:, None, None]
     along = np.diagonal(between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
     if not (np.all(transform.imag > 0) and np.all(along > 0)):
@@ -176,31 +181,42 @@ def law_rules(
     if mixed is not None:
         _, *of = mixed.products(z)
         products = Others(mixed.product_means[None], np.stack(of, axis=-1)[:, None])
-    nodes, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance, products)
+    mean = law.mean * np.ones((1, 1))
+    nodes, root = yield from sparse_rule(z, transform, slope, mean, importance, tolerance, products)
     root, by_products = root[:, 0], root[:, 1:]
     diagonals = by_products.T / np.copysign(np.maximum(np.abs(root), _FAINT), root)
     others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
-    special, overlap = vectors_rule(
+    special, overlap = yield from vectors_rule(
         z, between, d_between, law.average(frame), importance, tolerance,
         joint=joint, others=others,
     )  # fmt: skip
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
     special_diagonals = np.zeros((0, len(special)))
     if mixed is not None:
-        special_diagonals = _in_plane(mixed, frame[:, :2], np.maximum(special, 10.0**lowest * law.mean))
+        at = np.maximum(special, 10.0**lowest * law.mean)
+        special_diagonals = yield from _in_plane(mixed, frame[:, :2], at)
     return RowRules(nodes, root**2, special, overlap, diagonals, special_diagonals, components)
 
 
-def _in_plane(law: DampedLaw | StretchedLaw, plane: Array, nodes: Array) -> Array:
+def _in_plane(law: DampedLaw | StretchedLaw, plane: Array, nodes: Array) -> Computation[Array]:
     """Return the diagonals of C and ``q CBC`` at nodes of the law of the two vectors, shape (2, nodes)."""
     z = nodes * (1 + _WIDTH * 1j)
     if isinstance(law, DampedLaw):
         plain, *products = law.products_in_plane(z)
     else:
-        plain, *products = (np.trace(of, axis1=1, axis2=2) for of in law.products_between(z, plane))
+        between = yield from law.ask_products(z, plane)
+        plain, *products = (np.trace(of, axis1=1, axis2=2) for of in between)
     # Over the mean of A itself over neighbours, with which the rows keep a variance in every direction.
     whole = (z * plain).imag
     return np.stack([nodes * of.imag / whole for of in products])
+
+
+@lru_cache(maxsize=64)
+def levels(lowest: float, count: int) -> Array:
+    """Return levels of poles up to the highest, evenly spaced in their logarithms; read-only."""
+    level = np.asarray(10.0 ** np.linspace(lowest, LEVELS[1], count))
+    level.flags.writeable = False
+    return level
 
 
 def vectors_rule(
@@ -213,7 +229,7 @@ def vectors_rule(
     *,
     joint: bool,
     others: Others | None = None,
-) -> tuple[Array, Array]:
+) -> Computation[tuple[Array, Array]]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
     Parameters
@@ -231,12 +247,12 @@ def vectors_rule(
     """
     if joint:
         finer = 1.0 if others is None else _FINER
-        return sparse_rule(points, resolvent, slope, mean, importance, finer * tolerance, others)
+        return (yield from sparse_rule(points, resolvent, slope, mean, importance, finer * tolerance, others))
     (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
     (d_spike, d_cross), d_rest = slope[:, 0].T, slope[:, 1, 1]
     alone = (rest - cross**2 / spike)[:, None, None]
     d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
-    nodes, overlap = sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
+    nodes, overlap = yield from sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 

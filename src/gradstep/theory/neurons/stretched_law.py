@@ -15,22 +15,27 @@ inverse with matrices of two by two. All of these are rational functions of the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.neurons.rational_rule import Others
-from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.row_law import RowLaw
+from gradstep.theory.step.weighted_samples import Residual
+from gradstep.theory.together import Computation, asked
 
 __all__ = ["StretchedLaw", "StretchedPoints"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
+T = TypeVar("T")
+_Three = tuple[Complex, Complex, Complex]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
 _TOLERANCE, _MAX_STEPS = 1e-12, 500
@@ -69,18 +74,31 @@ class StretchedPoints(NamedTuple):
     d_weight: Complex
 
 
+class Resolvents(NamedTuple):
+    """A law at points, as `StretchedLaw.transform` and `StretchedLaw.between` return it."""
+
+    points: StretchedPoints
+    transform: Complex
+    slope: Complex
+    between: Complex
+    d_between: Complex
+
+
 @dataclass(frozen=True)
 class StretchedLaw(RowLaw[StretchedPoints]):
     """The covariance of rows, of one readout or in the mean over several.
 
+    The equations are solved point by point. So the law may be another at each of the points z of a method: `linear`,
+    `root`, `strength` and the ratio of the samples then have a number for each, and a frame has a leading axis.
+
     Attributes
     ----------
     samples : CorrelatedSamples
-    linear : float
+    linear : float or ndarray, shape (points,)
         ``k``, of the readout's sign.
-    root : float
+    root : float or ndarray, shape (points,)
         ``q``; of rows of one readout it is `linear`.
-    strength : float
+    strength : float or ndarray, shape (points,)
         ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
     output : ndarray, shape (nodes,), optional
         Mean of a sample's projection on a second direction that its residual depends on, at the nodes of its law. It is
@@ -90,9 +108,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     """
 
     samples: CorrelatedSamples
-    linear: float
-    root: float
-    strength: float
+    linear: float | Array
+    root: float | Array
+    strength: float | Array
     output: Array | None = None
     output_variance: float = 0.0
 
@@ -107,7 +125,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         known, r, mean = self.samples.spectrum, self.samples.law.residual, self.samples.mean
         c2, c3 = known.moment(2), known.moment(3)
         square = mean(r) ** 2 * c3 + self.samples.ratio * mean(r**2) * c2
-        return 1 + 2 * self.linear * mean(r) * c2 + self.root**2 * square + self.strength * c2
+        return float(1 + 2 * self.linear * mean(r) * c2 + self.root**2 * square + self.strength * c2)
 
     def _solve(self, z: Complex) -> StretchedPoints:
         """Solve the equation of ``M`` at points in the upper half-plane.
@@ -115,17 +133,18 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         Docs, "Correlated inputs", equation (C7a).
         """
         share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
-        by_second, by_fourth = self.samples.ratio * share * c**2, self.samples.ratio * share * c**4
+        by_second, by_fourth, ratio = share * c**2, share * c**4, _at_points(self.samples.ratio)
         powers = self._powers(self.samples.law.weight[None])
-        gain = np.einsum("zcij,c->zij", self._inverse(z, np.zeros((len(z), 2, 2))), by_second)
+        gain = ratio * np.einsum("zcij,c->zij", self._inverse(z, np.zeros((len(z), 2, 2))), by_second)
         for _ in range(_MAX_STEPS):
             determinant, parts = self._determinant(gain), self._parts(gain)
             weight = _left(parts, _sums(determinant, powers[:, :2]))[:, 0]
             squared = _sums(_square(determinant), powers[:, 1:])[:, 0]
             inverse = self._inverse(z, weight)
-            gap = np.einsum("zcij,c->zij", inverse, by_second) - gain
+            gap = ratio * np.einsum("zcij,c->zij", inverse, by_second) - gain
             # The change of the sum for a change of each part of M, less that change.
-            bend = -_sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth) - _BASIS
+            change = _sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth)
+            bend = -ratio[:, None] * change - _BASIS
             size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
             if np.all(worst <= _TOLERANCE * size):
                 break
@@ -137,23 +156,23 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             off = float(np.max(worst / size))
             raise NotConverged("the law of the rows after the step", off, _TOLERANCE, "Take more samples in the step.")
         turned = inverse @ _FIRST @ inverse
-        d_gain = -_solved(bend, np.einsum("zcij,c->zij", turned, by_second))
+        d_gain = -_solved(bend, ratio * np.einsum("zcij,c->zij", turned, by_second))
         d_weight = _d_left(parts, squared, d_gain)
         d_inverse = turned - c[:, None, None] ** 2 * (inverse @ d_weight[:, None] @ inverse)
         return StretchedPoints(inverse, d_inverse, gain, d_gain, determinant, weight, d_weight)
 
     @cached_property
     def _own(self) -> Array:
-        """The matrices of which a sample adds r and r^2 times to H, shape (2, 2, 2)."""
-        one = np.array([[2 * self.linear, self.root], [self.root, 0.0]])
-        return np.stack([one, self.strength / self.samples.law.square * _FIRST])
+        """The matrices of which a sample adds r and r^2 times to H, shape (2, 1 or points, 2, 2)."""
+        one = _at_points(self.root) * _BASIS[1] + 2 * _at_points(self.linear) * _FIRST
+        return np.stack([one, _at_points(self.strength) / self.samples.law.square * _FIRST])
 
     def _determinant(self, gain: Complex) -> Array:
         """Return the real and the imaginary part of ``1 / det(1 + M m)``, shape (2, points, nodes)."""
         (one, two), (own, across, last) = self._own, gain[:, _ROWS, _COLUMNS].T
         # A polynomial of the residual.
-        first = one[0, 0] * own + 2 * one[0, 1] * across
-        second = two[0, 0] * own - self.root**2 * (own * last - across * across)
+        first = one[:, 0, 0] * own + 2 * one[:, 0, 1] * across
+        second = two[:, 0, 0] * own - self.root**2 * (own * last - across * across)
         coefficients = np.stack([np.ones_like(own), first, second], axis=1)
         # The reciprocal of a number is its complex conjugate over its squared size.
         parts = np.stack([coefficients.real, -coefficients.imag]) @ self.samples.law.powers[:3]
@@ -163,9 +182,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         return np.asarray(parts)
 
     def _parts(self, gain: Complex) -> tuple[Array, Complex]:
-        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``: one matrix, and one for each M."""
+        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``, shape (1 or points, 2, 2)."""
         one, two = self._own
-        return one, two - self.root**2 * gain[:, ::-1, ::-1] * _ADJUGATE
+        return one, two - _at_points(self.root) ** 2 * gain[:, ::-1, ::-1] * _ADJUGATE
 
     def _powers(self, weights: Array) -> Array:
         """Return weights at the nodes times the powers 1 to 4 of r, shape (weights, 4, nodes)."""
@@ -181,6 +200,29 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, first / np.maximum(c, _LEAST) / whole
         inverse[..., 0, 1] = inverse[..., 1, 0] = -across / whole
         return inverse
+
+    def ask(self, z: Complex, frame: Array) -> Computation[Resolvents]:
+        """Ask for the law at points together with others of the same samples.
+
+        Parameters
+        ----------
+        z, frame : ndarray
+            As in `between`; of a law that is the same at all points.
+        """
+        found = yield from self._asked(_resolvents, z, frame)
+        self._solved[z.tobytes()] = found.points
+        return found
+
+    def ask_products(self, z: Complex, frame: Array) -> Computation[_Three]:
+        """Ask for `products_between` together with others of the same samples, as in `ask`."""
+        return (yield from self._asked(_products, z, frame))
+
+    def _asked(self, function: Callable[..., Sequence[T]], z: Complex, frame: Array) -> Computation[T]:
+        """Ask for a function of the parameters of `_joined`."""
+        known = self.samples
+        numbers = np.array([known.ratio, self.linear, self.root, self.strength, self.output_variance])
+        shared = known.law, known.spectrum, known.turn, self.output
+        return (yield from asked(function, z, frame, numbers, shared=shared, work=len(z) * len(known.law.weight)))
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
@@ -228,7 +270,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (2 directions + 1, vectors)
+        frame : ndarray, shape (2 directions + 1, vectors), or (points, 2 directions + 1, vectors)
             The vectors, as columns, in terms of bt and the second direction, where there is one, ``C`` times these, and
             ``C Z_perp^T r / n_step``.
         """
@@ -251,7 +293,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         found = among - across @ dressed @ across.mT
         change = d_across @ dressed @ across.mT
         slope = d_among - change - change.mT - across @ d_dressed @ across.mT
-        return frame.T @ found @ frame, frame.T @ slope @ frame
+        return frame.mT @ found @ frame, frame.mT @ slope @ frame
 
     def products_between(self, z: Complex, frame: Array) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent, and C and ``q CBC`` times it, between vectors, shape (points, vectors, vectors) each.
@@ -267,10 +309,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         points, known, law = self.at(z), self.samples.spectrum, self.samples.law
         (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
         (m, square), crossed = self._with_noise(points.inverse, points.gain), left[1 : count + 1]
-        by_third = self.samples.ratio * known.share * known.eigenvalue**3 * self.samples.turned.noise
-        higher, highest = (
-            np.einsum("zcij,c->zij", points.inverse, by_third * factor) for factor in (1, self.samples.turned.noise)
-        )
+        noise, ratio = self.samples.turned.noise, _at_points(self.samples.ratio)
+        by_third = known.share * known.eigenvalue**3 * noise
+        higher, highest = (ratio * np.einsum("zcij,c->zij", points.inverse, by_third * factor) for factor in (1, noise))
         coupling = self._coupling(points.weight, seen)
         dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, seen, left)) @ coupling
         among, across = self._blocks(points.inverse, square * law.square - m @ left[0] @ m, m @ crossed)
@@ -279,7 +320,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             e_e = highest * law.square - higher @ left[0] @ m
             among, from_left = self._blocks(points.inverse, e_e, higher @ crossed, power=1, row=row)
             found.append(among - from_left @ dressed @ across.mT)
-        plain, by_c, by_samples = (frame.T @ each @ frame for each in found)
+        plain, by_c, by_samples = (frame.mT @ each @ frame for each in found)
         return plain, by_c, by_samples
 
     def others(self, z: Complex, frame: Array) -> Others:
@@ -353,10 +394,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     @property
     def _seen(self) -> Array:
-        """Mean of ``x x^T`` times m, shape (directions, 2, directions, 2)."""
+        """Mean of ``x x^T`` times m, shape (1 or points, directions, 2, directions, 2)."""
         r = self.samples.law.residual
         moments = np.einsum("pn,kln->pkl", [r, r**2], self._projections)
-        return np.asarray(np.einsum("pij,pkl->kilj", self._own, moments))
+        return np.asarray(np.einsum("pzij,pkl->zkilj", self._own, moments))
 
     def _sampled(self, points: StretchedPoints) -> tuple[Complex, Complex]:
         """Return means of ``m (1 + M m)^-1`` with `_weights` and their derivatives, shape (weights, points, 2, 2)."""
@@ -373,8 +414,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         if self.samples.turn is None:
             return gain, gain
         known, noise = self.samples.spectrum, self.samples.turn.noise
-        by_second = self.samples.ratio * known.share * known.eigenvalue**2 * noise
-        once, twice = (np.einsum("zcij,c->zij", inverse, by_second * factor) for factor in (1, noise))
+        by_second, ratio = known.share * known.eigenvalue**2 * noise, _at_points(self.samples.ratio)
+        once, twice = (ratio * np.einsum("zcij,c->zij", inverse, by_second * factor) for factor in (1, noise))
         return once, twice
 
     def _blocks(
@@ -416,9 +457,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     def _coupling(self, weight: Complex, seen: Array) -> Complex:
         """Return the change of H along the directions, between the pairs of the coupling."""
-        count = len(seen)
+        count = seen.shape[1]
         coupling = np.zeros((len(weight), 4 * count, 4 * count), dtype=complex)
-        coupling[:, : 2 * count, : 2 * count] = seen.reshape(2 * count, 2 * count)
+        coupling[:, : 2 * count, : 2 * count] = seen.reshape(-1, 2 * count, 2 * count)
         for k in range(count):
             coupling[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] -= weight
         coupling[:, : 2 * count, 2 * count :] = coupling[:, 2 * count :, : 2 * count] = np.eye(2 * count)
@@ -468,6 +509,63 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         return np.asarray(frame.T @ (whole + self.strength * sampled(law.relative_squares)) @ frame)
 
 
+def _at_points(number: float | Array) -> Array:
+    """Return a number, or one for each point, with the shape (1 or points, 1, 1)."""
+    return np.reshape(number, (-1, 1, 1))
+
+
+def _joined(
+    law: Residual,
+    spectrum: Spectrum,
+    turn: Turn | None,
+    output: Array | None,
+    z: Complex,
+    frame: Array,
+    numbers: Array,
+) -> tuple[StretchedLaw, Complex, Array]:
+    """Return laws as one that is another at each of the points.
+
+    Parameters
+    ----------
+    law, spectrum, turn, output
+        As in `StretchedLaw` and its samples.
+    z : ndarray, shape (laws, points)
+    frame : ndarray, shape (laws, terms, vectors)
+    numbers : ndarray, shape (laws, 5)
+        ``phi0``, ``k``, ``q``, ``t`` and the variance of the output.
+
+    Returns
+    -------
+    law : StretchedLaw
+    z : ndarray, shape (all points,)
+    frame : ndarray, shape (all points, terms, vectors)
+    """
+    ratio: Any
+    ratio, linear, root, strength, _ = np.repeat(numbers.T, z.shape[1], axis=1)
+    # The mean gradient is no part of the equations. The variance is that of the one output.
+    samples = CorrelatedSamples(law, ratio, math.nan, spectrum, turn)
+    whole = StretchedLaw(samples, linear, root, strength, output, float(numbers[0, -1]))
+    return whole, z.ravel(), np.repeat(frame, z.shape[1], axis=0)
+
+
+def _resolvents(*joined: Any) -> list[Resolvents]:
+    """Return laws at points, from the parameters of `_joined`."""
+    whole, z, frame = _joined(*joined)
+    points, count = whole.at(z), len(joined[-1])
+    of_nodes = points.determinant.swapaxes(0, 1)
+    found = *points._replace(determinant=of_nodes), *whole.transform(z), *whole.between(z, frame)
+    each = zip(*(np.split(values, count) for values in found), strict=True)
+    split = ((StretchedPoints(*values[:7]), *values[7:]) for values in each)
+    return [Resolvents(p._replace(determinant=p.determinant.swapaxes(0, 1)), *rest) for p, *rest in split]
+
+
+def _products(*joined: Any) -> list[_Three]:
+    """Return the products of laws between vectors, from the parameters of `_joined`."""
+    whole, z, frame = _joined(*joined)
+    split = (np.split(values, len(joined[-1])) for values in whole.products_between(z, frame))
+    return [*zip(*split, strict=True)]
+
+
 def _square(parts: Array) -> Array:
     """Return the real and imaginary parts of squares of numbers given by theirs."""
     real, imaginary = parts
@@ -501,14 +599,14 @@ def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
 
     Parameters
     ----------
-    parts : tuple of ndarray, shapes (2, 2) and (points, 2, 2)
+    parts : tuple of ndarray, shapes (1 or points, 2, 2) and (points, 2, 2)
         Coefficients of r and r^2 in it, times the determinant.
     sums : ndarray, shape (points, weights, 2)
         Means of the two over the determinant.
     """
     one, two = parts
     first, second = (sums[..., power, None, None] for power in range(2))
-    return np.asarray(first * one + second * two[:, None])
+    return np.asarray(first * one[:, None] + second * two[:, None])
 
 
 def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -> Complex:
@@ -522,7 +620,7 @@ def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -
         Means of r^2, r^3 and r^4 over the square of the determinant.
     change : ndarray, shape (..., 2, 2)
     """
-    one, two = parts[0], parts[1].reshape(len(sums), *(1,) * (sums.ndim - 2), 2, 2)
+    one, two = (each.reshape(len(each), *(1,) * (sums.ndim - 2), 2, 2) for each in parts)
     lowest, middle, highest = (sums[..., power, None, None] for power in range(3))
     crossed = one @ change @ two
     return np.asarray(

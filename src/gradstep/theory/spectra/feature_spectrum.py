@@ -54,6 +54,7 @@ from gradstep.theory.spectra.stieltjes import (
 )
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.weighted_samples import largest_residual, residual_law
+from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
@@ -439,7 +440,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     check_refine(refine)
     check_finite(problem, rows)
     # Folding would lose which value of a vocabulary a group has.
-    networks = stepped_networks(problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian")
+    networks = result_of(stepped_networks(problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian"))
     return _mean([(share, _spectrum(problem, rows, network)) for share, network in networks])
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -236,6 +237,7 @@ class StepStatistics:
         return self.gain * self.whole_gradient
 
 
+@lru_cache(maxsize=64)
 def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the values of the readout and their proportions; of a Gaussian one three with its first five moments.
 
@@ -246,12 +248,15 @@ def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.fl
     Returns
     -------
     tuple of ndarray, shape (values,)
-        All values are different.
+        All values are different. They are read-only.
     """
     if readout.kind == "gaussian":
-        return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
-    values, which = np.unique(np.asarray(readout.values, dtype=float), return_inverse=True)
-    return values, np.bincount(which, weights=readout.weights).astype(float)
+        values, shares = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
+    else:
+        values, which = np.unique(np.asarray(readout.values, dtype=float), return_inverse=True)
+        shares = np.bincount(which, weights=readout.weights).astype(float)
+    values.flags.writeable = shares.flags.writeable = False
+    return values, shares
 
 
 def step_statistics(

@@ -32,6 +32,7 @@ from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_rule
 from gradstep.gaussian.panels import resolved_panels
 from gradstep.resolution import NOTHING
+from gradstep.theory.together import Computation, asked
 
 __all__ = [
     "LargestResidual",
@@ -58,6 +59,10 @@ _NODES, _FEW_NODES, _SMALL = 20, 8, 0.15
 #: Dimensions for each sample of the step, beyond which twice and four times as many are taken. Errors change by less
 #: than 1e-8 there; with ten dimensions for each sample, by 6e-5 without these nodes and by 6e-6 with them.
 _MORE_NODES = (0.7, 1.5)
+#: Numbers in an array over points and nodes: larger ones leave the cache, and their memory is asked for anew each time.
+_BLOCK = 2**13
+#: Numbers for each point in the largest arrays without the nodes, about.
+_WORK = 32
 #: Points of the grid on which the largest of many residuals is looked for.
 _GRID = 6001
 
@@ -166,12 +171,15 @@ def noise_nodes(share: float, ratio: float) -> int:
 class WeightedSamples:
     """The matrix for given weights of the samples.
 
+    The equations are solved point by point. So the ratio may be another at each of the points z of a method, and a
+    frame then has a leading axis for them.
+
     Attributes
     ----------
     law : Residual
     weight : ndarray, shape (nodes,)
         ``omega`` at the nodes of the law.
-    ratio : float
+    ratio : float or ndarray, shape (points,)
         ``phi0 = d / n_step``.
     output : ndarray, shape (nodes,), optional
         Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions.
@@ -185,6 +193,14 @@ class WeightedSamples:
     output: Array | None = None
     output_variance: float = 0.0
 
+    def ask(self, z: Complex, frame: Array, *, powers: bool) -> Computation[tuple[Any, ...]]:
+        """Ask for `transform`, its slope, `resolvent` and `with_powers` (if wanted), with those of other samples."""
+        # A frame of two directions has none of the output.
+        output = self.output if len(frame) > 2 else None
+        numbers, shared = np.array([self.ratio, self.output_variance]), (self.law, self.weight, output)
+        function = _with_powers if powers else _resolvents
+        return (yield from asked(function, z, frame, numbers, shared=shared, work=_WORK * len(z)))
+
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
 
@@ -195,10 +211,9 @@ class WeightedSamples:
         NotConverged
             If the fixed point is not found.
         """
-        omega, powers = self._self_energy
         m = -1 / z
         for _ in range(_MAX_STEPS):
-            mean, square = _sums(m, omega, powers)[..., 0]
+            mean, square = self._sums(m, self._self_energy)[..., 0]
             gap = 1 / (mean - z) - m
             if np.all(np.abs(gap) <= _TOLERANCE * np.abs(m)):
                 return m
@@ -213,14 +228,35 @@ class WeightedSamples:
 
     def transform_slope(self, m: Complex) -> Complex:
         """Return ``m'(z)`` at a solution."""
-        omega, powers = self._self_energy
-        return np.asarray(m**2 / (1 - m**2 * _sums(m, omega, powers)[1, :, 0]))
+        return np.asarray(m**2 / (1 - m**2 * self._sums(m, self._self_energy)[1, :, 0]))
 
     @cached_property
-    def _self_energy(self) -> tuple[Array, Array]:
-        """``phi0 omega`` at the nodes, and what `_sums` takes for the equation of ``m``."""
-        omega = self.ratio * self.weight
-        return omega, _powers(omega, (self.law.weight * self.weight)[:, None])
+    def _self_energy(self) -> Array:
+        """What `_sums` takes for the equation of ``m``."""
+        return self._powers((self.law.weight * self.weight)[:, None])
+
+    def _powers(self, weights: Array) -> Array:
+        """Return weights of shape (nodes, columns) times the powers 0 to 3 of ``omega``, shape (nodes, 4 columns)."""
+        one = weights * self.weight[:, None]
+        two = one * self.weight[:, None]
+        return np.concatenate([weights, one, two, two * self.weight[:, None]], axis=1)
+
+    def _sums(self, m: Complex, powers: Array) -> Complex:
+        """Return sums over the nodes of ``1 / (1 + phi0 m omega)`` and minus its derivative in m, times weights.
+
+        Parameters
+        ----------
+        m : ndarray, shape (points,)
+        powers : ndarray, shape (nodes, 4 columns)
+            Of `_powers`.
+
+        Returns
+        -------
+        ndarray, shape (2, points, columns)
+        """
+        sums = _sums(self.ratio * m, self.weight, powers)
+        sums[1] *= np.reshape(self.ratio, (-1, 1))
+        return sums
 
     @cached_property
     def _products(self) -> tuple[Array, Array]:
@@ -235,7 +271,7 @@ class WeightedSamples:
 
     def _products_in(self, frame: Array) -> tuple[Array, Array]:
         """Return `_products` in the directions of a frame, of which the last is that of the random gradient."""
-        count = len(frame) - 1
+        count = frame.shape[-2] - 1
         products, crossed = self._products
         return products[:count, :count], crossed[:count]
 
@@ -252,12 +288,12 @@ class WeightedSamples:
             The vectors, as columns, in the directions of `directions_frame`.
         """
         products, crossed = self._products_in(frame)
-        count, square, omega = len(crossed), self.law.square, self.ratio * self.weight
+        count, square, ratio = len(crossed), self.law.square, np.reshape(self.ratio, -1)
         own = self.law.weight * self.law.residual**2 / square
         weights = np.concatenate([products.reshape(count**2, -1), crossed, own[None]]).T
-        part, turn = _sums(m, omega, _powers(omega, weights))
+        part, turn = self._sums(m, self._powers(weights))
         turn *= -slope[:, None]
-        scale, one = math.sqrt(self.ratio / square), np.eye(count)
+        scale, one = np.sqrt(ratio / square)[:, None], np.eye(count)
         forms, d_forms = (sums[:, : count**2].reshape(-1, count, count) for sums in (part, turn))
         couplings, d_couplings = (sums[:, count**2 : -1] for sums in (part, turn))
         known = np.linalg.inv(forms - z[:, None, None] * one)
@@ -284,25 +320,25 @@ class WeightedSamples:
 
         Returns
         -------
-        plain : ndarray, shape (vectors, 3)
+        plain : ndarray, shape (vectors, 3), or (points, vectors, 3) if the ratio differs between these
         resolved : ndarray, shape (points, vectors, 3)
         """
         products, crossed = self._products_in(frame)
-        r, count, scale = self.law.residual, len(frame) - 1, math.sqrt(self.ratio / self.law.square)
+        r, count, ratio = self.law.residual, frame.shape[-2] - 1, np.reshape(self.ratio, -1)
         x = (self.law.projection[None] if self.output is None else np.stack([self.law.projection, self.output]))[:count]
         powers = self.law.weight * self.law.powers[1:4]
         # Along the directions that residuals depend on, and along the random gradient.
         known, own = x @ powers.T, powers * r
         weights = [products.reshape(count**2, -1), *(crossed * power for power in self.law.powers[:3]), own]
-        omega = self.ratio * self.weight
-        part, _ = _sums(m, omega, _powers(omega, np.concatenate(weights).T))
+        part, _ = self._sums(m, self._powers(np.concatenate(weights).T))
         resolvent = np.linalg.inv(part[:, : count**2].reshape(-1, count, count) - z[:, None, None] * np.eye(count))
-        coupling = self.ratio * m[:, None, None] * part[:, count**2 : -3].reshape(-1, 3, count)
-        across = -np.matvec(resolvent, coupling[:, 0]) / math.sqrt(self.ratio * self.law.square)
-        seen = known - coupling.mT
-        among, last = resolvent @ seen, scale * m[:, None] * part[:, -3:] + _dot(across[:, None], seen.mT)
-        plain = np.concatenate([known, scale * own.sum(axis=1)[None]])
-        return frame.T @ plain, frame.T @ np.concatenate([among, last[:, None]], axis=1)
+        coupling = (ratio * m)[:, None, None] * part[:, count**2 : -3].reshape(-1, 3, count)
+        across = -np.matvec(resolvent, coupling[:, 0]) / np.sqrt(ratio * self.law.square)[:, None]
+        seen, scale = known - coupling.mT, np.sqrt(self.ratio / self.law.square)
+        among, last = resolvent @ seen, np.reshape(scale * m, (-1, 1)) * part[:, -3:] + _dot(across[:, None], seen.mT)
+        along = np.multiply.outer(scale, own.sum(axis=1))[..., None, :]
+        plain = np.concatenate([np.broadcast_to(known, (*along.shape[:-2], count, 3)), along], axis=-2)
+        return frame.mT @ plain, frame.mT @ np.concatenate([among, last[:, None]], axis=1)
 
     def mean(self, frame: Array) -> Array:
         """Return the matrix itself between the vectors of `resolvent`, shape (vectors, vectors)."""
@@ -344,11 +380,47 @@ class WeightedSamples:
         return max(square - float(diagonal), 0.0)
 
 
-def _powers(omega: Array, weights: Array) -> Array:
-    """Return weights of shape (nodes, columns) times the powers 0 to 3 of ``omega``, shape (nodes, 4 columns)."""
-    one = weights * omega[:, None]
-    two = one * omega[:, None]
-    return np.concatenate([weights, one, two, two * omega[:, None]], axis=1)
+def _joined(
+    law: Residual, weight: Array, output: Array | None, z: Complex, frame: Array, numbers: Array
+) -> tuple[WeightedSamples, Complex, Array]:
+    """Return samples that differ in their ratio as one, which has another at each of the points.
+
+    Parameters
+    ----------
+    law, weight, output
+        As in `WeightedSamples`.
+    z : ndarray, shape (laws, points)
+    frame : ndarray, shape (laws, directions, vectors)
+    numbers : ndarray, shape (laws, 2)
+        The ratio, and the variance of the output.
+
+    Returns
+    -------
+    samples : WeightedSamples
+    z : ndarray, shape (all points,)
+    frame : ndarray, shape (all points, directions, vectors)
+    """
+    # An array where there is a number otherwise.
+    ratio: Any = np.repeat(numbers[:, 0], z.shape[1])
+    samples = WeightedSamples(law, weight, ratio, output, float(numbers[0, 1]))
+    return samples, z.ravel(), np.repeat(frame, z.shape[1], axis=0)
+
+
+def _resolvents(*joined: Any) -> list[tuple[Any, ...]]:
+    """Return the transform and its slope, the resolvent and its slope, from the parameters of `_joined`."""
+    samples, z, frame = _joined(*joined)
+    m = samples.transform(z)
+    slope = samples.transform_slope(m)
+    found = m, slope, *samples.resolvent(z, m, slope, frame)
+    return [*zip(*(np.split(values, len(joined[-1])) for values in found), strict=True)]
+
+
+def _with_powers(*joined: Any) -> list[tuple[Any, ...]]:
+    """Return the same and then the products of `WeightedSamples.with_powers`."""
+    (samples, z, frame), found = _joined(*joined), _resolvents(*joined)
+    powers = samples.with_powers(z, np.concatenate([m for m, *_ in found]), frame)
+    plain, resolved = (np.split(values, len(found)) for values in powers)
+    return [(*of_law, first[0], every) for of_law, first, every in zip(found, plain, resolved, strict=True)]
 
 
 def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
@@ -367,16 +439,19 @@ def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
     -------
     ndarray, shape (2, points, columns)
     """
-    size, imaginary = np.multiply.outer(m.real, omega), np.multiply.outer(m.imag, omega)
-    size += 1
-    np.square(size, out=size)
-    size += np.square(imaginary, out=imaginary)
-    inverse = np.reciprocal(size, out=size)
-    columns, c = powers.shape[1] // 4, m.conj()[:, None]
-    plain = inverse @ powers[:, : 2 * columns]
-    squared = np.square(inverse, out=inverse) @ powers[:, columns:]
+    columns = powers.shape[1] // 4
+    plain, squared = np.empty((len(m), 2 * columns)), np.empty((len(m), 3 * columns))
+    rows = max(1, _BLOCK // len(omega))
+    for part in (slice(start, start + rows) for start in range(0, len(m), rows)):
+        size, imaginary = np.multiply.outer(m.real[part], omega), np.multiply.outer(m.imag[part], omega)
+        size += 1
+        np.square(size, out=size)
+        size += np.square(imaginary, out=imaginary)
+        inverse = np.reciprocal(size, out=size)
+        np.matmul(inverse, powers[:, : 2 * columns], out=plain[part])
+        np.matmul(np.square(inverse, out=inverse), powers[:, columns:], out=squared[part])
     one, two, three = squared[:, :columns], squared[:, columns:-columns], squared[:, -columns:]
-    sums = np.empty((2, len(m), columns), dtype=np.complex128)
+    sums, c = np.empty((2, len(m), columns), dtype=np.complex128), m.conj()[:, None]
     sums[0] = plain[:, :columns] + c * plain[:, columns:]
     sums[1] = one + c * (2 * two + c * three)
     return sums
@@ -391,7 +466,7 @@ def _between(frame: Array, known: NDArray[Any], across: NDArray[Any], rest: NDAr
     """Return symmetric matrices between the frame's vectors, given in blocks with the last direction apart."""
     top = np.concatenate([known, across[..., None]], axis=-1)
     last = np.concatenate([across, rest[..., None]], axis=-1)
-    return np.asarray(frame.T @ np.concatenate([top, last[..., None, :]], axis=-2) @ frame)
+    return np.asarray(frame.mT @ np.concatenate([top, last[..., None, :]], axis=-2) @ frame)
 
 
 def directions_frame(alignment: float, output_alignment: float | None = None) -> Array:

@@ -108,7 +108,9 @@ def test_norms_tell_of_the_rows_as_they_do_for_isotropic_inputs(n_step):
     problem = LIMIT.replace(
         inputs=None, activation="tanh(x)+0.3*(x**2-1)", teacher="x-1", eta=gs.Step(1.5, 0.5), n_step=f"{n_step}d"
     )
-    isotropic, found = gs.predict(problem), gs.predict(problem.replace(inputs=gs.Inputs([1 + 1e-9, 1 - 1e-9])))
+    # With finer rules, which do not depend on the last digits of the inputs.
+    near = problem.replace(inputs=gs.Inputs([1 + 1e-9, 1 - 1e-9]))
+    isotropic, found = (gs.predict(each, refine=2) for each in (problem, near))
     assert found.test_error == pytest.approx(isotropic.test_error, rel=1e-7)
     assert found.train_error == pytest.approx(isotropic.train_error, rel=1e-7)
 
@@ -180,7 +182,6 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
 @pytest.mark.parametrize(
     ("function", "changes", "field"),
     [
-        (gs.predict_spread, {"damping": 1.0}, "damping"),
         (gs.predict, {"damping": 1.0, "inputs": None, "d": 7}, "d"),
         (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),

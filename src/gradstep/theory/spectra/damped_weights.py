@@ -433,7 +433,7 @@ class DampedWeightEquations:
         The first is ``C^(-1/2) bt``, and the second is what `DampedSamples.sources` says that P is applied to.
         """
         sums, rows, samples = self._at(z, state), self._rows, self.samples
-        (_, source, summed, _), c, teacher = samples.sources, samples.divisor, samples.spectrum.teacher
+        (_, _, source, summed, _), c, teacher = samples.sources, samples.divisor, samples.spectrum.teacher
         law, y = samples.law, rows - 2
         inner = samples.spectrum.eigenvalue[:, None, None] * sums.inner
         turned = -sums.apart * (sums.inner @ sums.to_first)

@@ -141,7 +141,7 @@ def _damped_spike(problem: Problem, step: StepStatistics, samples: DampedSamples
     power, one = problem.readout.second_moment, np.ones_like(samples.divisor)
     norm = math.sqrt(samples.quadratic(1 / samples.divisor))
     # Of the mean step, what is along bt beside P is the same in all classes.
-    off, directly = samples.off_teacher, float(samples.sources.direct[0])
+    off, directly = samples.off_teacher, samples.sources.directly
     gradient = Direction(np.array([samples.with_teacher(one) + off * directly, 0.0]) / norm, off / norm)
     length = math.sqrt(float(samples.spectrum.teacher @ (1 / samples.divisor)))
     taken = step.gain * moments(problem.activation).linear * power

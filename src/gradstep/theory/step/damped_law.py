@@ -485,7 +485,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         among, sides, change = self._blocks(
             self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
         )
-        return np.asarray(among - sides @ np.linalg.solve(change, sides.mT))
+        found, turn = among - sides @ np.linalg.solve(change, sides.mT), self._together
+        return np.asarray(turn.T @ found @ turn)
 
     def _with_slope(self, points: DampedPoints) -> tuple[Complex, Complex]:
         """Return the same and its derivative."""
@@ -497,7 +498,13 @@ class DampedLaw(RowLaw[DampedPoints]):
         solved = np.linalg.solve(change, sides.mT).mT
         twice = d_sides @ solved.mT
         slope = d_among - twice - twice.mT + solved @ d_change @ solved.mT
-        return among - sides @ solved.mT, np.asarray(slope)
+        turn = self._together
+        return turn.T @ (among - sides @ solved.mT) @ turn, np.asarray(turn.T @ slope @ turn)
+
+    @property
+    def _together(self) -> Array:
+        """What adds to the second of the two vectors its part along the first."""
+        return np.array([[1.0, self.samples.sources.directly], [0.0, 1.0]])
 
     def _turned(self, points: DampedPoints) -> Complex:
         """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
@@ -510,11 +517,8 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The change is between bt in each row, and the sums of the samples that are seen along it.
         """
-        (direct, source, *_), teacher, (own, crossed, beside) = (
-            self.samples.sources,
-            self.samples.spectrum.teacher,
-            sampled,
-        )
+        (_, direct, source, *_), (own, crossed, beside) = self.samples.sources, sampled
+        teacher = self.samples.spectrum.teacher
         rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
         y = rows - 2
         by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)

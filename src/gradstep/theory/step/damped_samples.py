@@ -86,10 +86,12 @@ class ResidualRule(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """What makes a vector: a function of C along bt, and ``P`` times another one and times a sum of the samples.
+    """What makes a vector: functions of C along bt, and ``P`` times another one and times a sum of the samples.
 
     Attributes
     ----------
+    directly : float
+        The part along bt itself: apart from the others, it takes no digits from them.
     direct, inner : ndarray, shape (classes,)
         The functions of C along bt, without and with P.
     weight : ndarray, shape (nodes,)
@@ -98,6 +100,7 @@ class Sources(NamedTuple):
         A function of C that multiplies the sum.
     """
 
+    directly: float
     direct: Array
     inner: Array
     weight: Array
@@ -316,16 +319,16 @@ class DampedSamples:
         part = self.linear * found + lost * taken
         inner = lost * (1 - taken) - part * self.damping / self.divisor
         weight = self.law.residual - part * self.law.projection
-        return Sources(self.scale * lost * taken * one, inner, weight, one)
+        return Sources(self.scale * lost * taken, 0 * one, inner, weight, one)
 
     @cached_property
     def sources(self) -> Sources:
         """What makes the unit vector of theta that is orthogonal to bt."""
-        (direct, inner, weight, noise), turn = self._parts, self.turn
+        (directly, direct, inner, weight, noise), turn, off = self._parts, self.turn, self.off_teacher
         if turn is not None:
             noise = turn.noise
-            direct = turn.signal - self.with_teacher(self._one) - self._noise_along(noise)
-        return Sources(direct / self.off_teacher, noise * inner / self.off_teacher, weight / self.off_teacher, noise)
+            direct = turn.signal - self.with_teacher(self._one) - self._noise_along(noise) - directly
+        return Sources(directly / off, direct / off, noise * inner / off, weight / off, noise)
 
     @property
     def _resolvent(self) -> Array:
@@ -334,7 +337,7 @@ class DampedSamples:
 
     def _noise_along(self, noise: Array) -> Array:
         """Return what `_parts` with another noise have along bt through P, over bt."""
-        _, inner, weight, _ = self._parts
+        _, _, inner, weight, _ = self._parts
         q = self._resolvent
         seen = self.law.mean(weight * self.law.projection) * self.damping / self.ridge
         return np.asarray(
@@ -348,7 +351,7 @@ class DampedSamples:
         Docs, "Spread", equation (D11b).
         """
         assert self.turn is not None
-        noise, (_, inner, weight, _), law = self.turn.noise, self._parts, self.law
+        noise, (_, _, inner, weight, _), law = self.turn.noise, self._parts, self.law
         q, m, ratio = self._resolvent, self.damping / self.ridge, self.ratio
         share, teacher = self.spectrum.share, self.spectrum.teacher
         square, seen = law.mean(weight**2), law.mean(weight * law.projection)

@@ -42,8 +42,8 @@ _LONGER = (1.0, 4.0, 16.0)
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
 #: Distance from the real axis, over the eigenvalue, at which diagonals in the plane of the vectors are taken. At .02
-#: errors are the same to 1e-3, and at .2 to 1e-2. The nearer, the more they depend on where the nodes are.
-_WIDTH = 0.05
+#: errors are the same to 2e-3, and at .2 to 1e-2. The nearer, the more they depend on where the nodes are.
+_WIDTH = 0.1
 #: Least root of a share that diagonals are divided by.
 _FAINT = 1e-9
 #: Least variance over the mean.

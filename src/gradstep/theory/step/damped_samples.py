@@ -252,7 +252,10 @@ class DampedSamples:
 
     def quadratic(self, values: Array) -> float:
         """Return ``theta^T V theta``, for a function V of C given by its values."""
-        return float(self.spectrum.teacher @ (values * self.signal**2)) + self.noise(values)
+        if self.turn is not None:
+            return float(self.spectrum.teacher @ (values * self.signal**2)) + self.noise(values)
+        teacher = self.linear**2 * float(self.spectrum.teacher @ (values * self.kept**2))
+        return self.scale**2 * teacher + self.noise(values)
 
     def noise(self, values: Array) -> float:
         """Return ``theta^T V theta`` of the part of theta that is orthogonal to bt in every class."""
@@ -260,7 +263,9 @@ class DampedSamples:
 
     def with_teacher(self, values: Array) -> float:
         """Return ``bt^T V theta``."""
-        return float(self.spectrum.teacher @ (values * self.signal))
+        if self.turn is not None:
+            return float(self.spectrum.teacher @ (values * self.signal))
+        return self.scale * self.linear * float(self.spectrum.teacher @ (values * self.kept))
 
     def with_gradient(self, values: Array) -> float:
         """Return ``g^T V theta``."""

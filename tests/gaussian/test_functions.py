@@ -104,6 +104,12 @@ def test_saturation(name):
     np.testing.assert_allclose(REGISTERED[name].derivative(x), [0.0, float(name in ("softplus", "silu", "gelu"))])
 
 
+def test_derivatives_of_sigmoids_have_their_digits_where_they_are_small():
+    x = np.array([-40.0, -19.0, 0.0, 0.3, 18.7, 300.0])
+    np.testing.assert_allclose(REGISTERED["tanh"].derivative(x), 1 / np.cosh(x) ** 2, rtol=1e-13)
+    np.testing.assert_allclose(REGISTERED["sigmoid"].derivative(x), 0.25 / np.cosh(x / 2) ** 2, rtol=1e-13)
+
+
 # Plain callables
 
 

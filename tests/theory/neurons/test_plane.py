@@ -82,9 +82,9 @@ def test_the_plane_has_a_share_only_where_rows_are_stretched_along_the_teacher()
     assert share(teacher="sin(x)") == 0
     assert share(eta=0.0) == 0
     assert share(d=math.inf, width="1.5d", n_step="3d", n="2.5d", ridge="0.01d") == 0
-    between = share(eta=gs.Step(0.1, 0.5))
+    between = share(eta=gs.Step(0.2, 0.5))
     assert 0 < between < 1
-    assert share(eta=gs.Step(0.1001, 0.5)) == pytest.approx(between, abs=0.01)
+    assert share(eta=gs.Step(0.2001, 0.5)) == pytest.approx(between, abs=0.01)
 
 
 def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 _NODES = 3
 #: ``(T - 1)^2 / d``, a mean over the neurons, between which the plane takes over from the spike alone. ``T`` is the
 #: variance of a row along the teacher, over that along other directions, after a step of many samples.
-_STRETCHED = (2e-4, 2e-3)
+_STRETCHED = (0.001, 0.01)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
 #: Fields of a bulk that all groups share.

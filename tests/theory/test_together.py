@@ -46,3 +46,20 @@ def test_what_asks_for_nothing_has_its_result_at_once_and_errors_are_raised():
     assert [*together(map(computation, [1.0, 0.0, 2.0]))] == [(1, 0.0), (0, 1.0), (2, 2.0)]
     with pytest.raises(ValueError, match="no"):
         result_of(failing())
+
+
+def test_computations_with_large_arrays_are_started_when_others_have_ended():
+    started, ended, most = [], [], []
+
+    def computation(number, work):
+        started.append(number)
+        most.append(len(started) - len(ended))
+        yield from asked(np.negative, np.ones(1), work=work)
+        # What it has may be kept while it needs little.
+        yield from asked(np.reciprocal, np.ones(1), work=1)
+        ended.append(number)
+
+    for work, allowed in ((2**22, 1), (2**20, 2), (1, 9)):
+        most.clear()
+        assert len([*together(computation(number, work) for number in range(9))]) == 9
+        assert max(most) == allowed

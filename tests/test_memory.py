@@ -1,5 +1,6 @@
 """Results that are kept: bounded in bytes, the least recently used forgotten first."""
 
+import math
 import tracemalloc
 from dataclasses import fields, is_dataclass
 from importlib import import_module
@@ -129,3 +130,24 @@ def test_a_batch_holds_few_tables_at_a_time(monkeypatch):
     # What is kept, what waits, and what the solver works with; all together would take 14 times as much.
     assert peak < 7 * most
     assert predict_module._prepared.cache_info().held <= most
+
+
+@pytest.mark.parametrize("damping", [math.inf, 0.5])
+def test_points_of_a_curve_do_not_hold_their_laws_all_at_once(damping):
+    # The law of the rows has an array over many points and nodes.
+    problem = gs.Problem(
+        activation="relu", teacher="sin(5*x)", readout={1.0: 0.5, 2.0: 0.5}, d=200, width=250, n=500, n_step=110,
+        noise=1.0, ridge=0.1, eta=gs.Step(1.0, 0.5), inputs=gs.Inputs.power_law(0.5), damping=damping,
+    )  # fmt: skip
+    curve = [problem.replace(eta=gs.Step(1 + 0.01 * point, 0.5)) for point in range(16)]
+    gs.predict(problem)
+
+    def largest(problems):
+        predict_module._prepared.cache_clear()
+        tracemalloc.start()
+        predict_module.predict_many(problems)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return peak
+
+    assert largest(curve) < 2 * largest([problem])

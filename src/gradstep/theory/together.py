@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 #: Numbers in the largest arrays of a call: half a megabyte is still in the cache when it is used next.
 _LARGEST = 2**16
+#: Numbers in the largest arrays of all computations that have been started, from which on no others are: a computation
+#: may keep some such arrays until it ends.
+_HELD = 2**21
 
 
 class Call(NamedTuple):
@@ -64,6 +67,7 @@ def together(computations: Iterable[Computation[T]]) -> Iterator[tuple[int, T]]:
     """Yield the results of computations as they come, each with its place among these.
 
     Calls of one function that share the same are one call, if their arrays have the same shapes and fit in the cache.
+    Computations with large arrays are started only when others have ended.
 
     Raises
     ------
@@ -71,19 +75,25 @@ def together(computations: Iterable[Computation[T]]) -> Iterator[tuple[int, T]]:
         What any of the computations or functions raises.
     """
     waiting: dict[Hashable, list[tuple[int, Computation[T], Call]]] = {}
+    held: dict[int, int] = {}
 
     def resumed(place: int, computation: Computation[T], value: Any) -> Iterator[tuple[int, T]]:
         try:
             call = computation.send(value)
         except StopIteration as done:
+            held.pop(place, None)
             yield place, done.value
         else:
+            held[place] = max(held.get(place, 0), call.work)
             key = call.function, *map(id, call.shared), *(array.shape for array in call.arrays)
             waiting.setdefault(key, []).append((place, computation, call))
 
-    for place, computation in enumerate(computations):
-        yield from resumed(place, computation, None)
-    while waiting:
+    coming = enumerate(computations)
+    while True:
+        while sum(held.values()) < _HELD and (started := next(coming, None)):
+            yield from resumed(*started, None)
+        if not waiting:
+            return
         # Those that have waited longest: others have come as far meanwhile.
         key = next(iter(waiting))
         members = waiting.pop(key)

@@ -29,7 +29,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics
-from gradstep.theory.together import Computation
+from gradstep.theory.together import Computation, asked
 
 __all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "levels", "mean_law", "row_variances", "vectors_rule"]
 
@@ -167,9 +167,10 @@ def law_rules(
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     if isinstance(law, StretchedLaw):
-        _, transform, slope, between, d_between = yield from law.ask(z, frame)
+        transform, slope, between, d_between = (yield from law.ask(z, frame))[1:]
     else:
-        (transform, slope), (between, d_between) = law.transform(z), law.between(z, frame)
+        work = len(z) * len(law.samples.law.weight)
+        transform, slope, between, d_between = yield from asked(_resolvents, z, frame, shared=(law,), work=work)
     transform, slope = transform[:, None, None], slope[:, None, None]
     along = np.diagonal(between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
@@ -181,11 +182,13 @@ def law_rules(
     if mixed is not None:
         _, *of = mixed.products(z)
         products = Others(mixed.product_means[None], np.stack(of, axis=-1)[:, None])
+    others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
+    # While rules are waited for, the arrays over all points and nodes are not kept.
+    law.forget(z)
     mean = law.mean * np.ones((1, 1))
     nodes, root = yield from sparse_rule(z, transform, slope, mean, importance, tolerance, products)
     root, by_products = root[:, 0], root[:, 1:]
     diagonals = by_products.T / np.copysign(np.maximum(np.abs(root), _FAINT), root)
-    others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
     special, overlap = yield from vectors_rule(
         z, between, d_between, law.average(frame), importance, tolerance,
         joint=joint, others=others,
@@ -196,6 +199,13 @@ def law_rules(
         at = np.maximum(special, 10.0**lowest * law.mean)
         special_diagonals = yield from _in_plane(mixed, frame[:, :2], at)
     return RowRules(nodes, root**2, special, overlap, diagonals, special_diagonals, components)
+
+
+def _resolvents(
+    law: CorrelatedLaw | DampedLaw, z: Complex, frame: Array
+) -> list[tuple[Complex, Complex, Complex, Complex]]:
+    """Return transforms and resolvents of a law, with their derivatives, for each set of points and its frame."""
+    return [(*law.transform(of), *law.between(of, vectors)) for of, vectors in zip(z, frame, strict=True)]
 
 
 def _in_plane(law: DampedLaw | StretchedLaw, plane: Array, nodes: Array) -> Computation[Array]:

@@ -127,9 +127,9 @@ class DampedPoints:
     first: Array
 
     def part(self, chosen: slice) -> DampedPoints:
-        """Return some of the points."""
-        gain, apart, inner, parts = (each[chosen] for each in (self.gain, self.apart, self.inner, self.parts))
-        return replace(self, gain=gain, apart=apart, inner=inner, parts=parts, inverse=self.inverse[:, chosen])
+        """Return some of the points, which do not keep the memory of the others."""
+        gain, apart, inner, parts = (each[chosen].copy() for each in (self.gain, self.apart, self.inner, self.parts))
+        return replace(self, gain=gain, apart=apart, inner=inner, parts=parts, inverse=self.inverse[:, chosen].copy())
 
     @cached_property
     def squares(self) -> Complex:

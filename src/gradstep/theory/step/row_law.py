@@ -41,6 +41,10 @@ class RowLaw(ABC, Generic[Points]):
             self._solved[key] = self._solve(z)
         return self._solved[key]
 
+    def forget(self, z: Complex) -> None:
+        """Keep the solution at points no longer."""
+        self._solved.pop(z.tobytes(), None)
+
     @abstractmethod
     def _solve(self, z: Complex) -> Points:
         """Solve the equations of the law."""

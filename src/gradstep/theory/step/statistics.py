@@ -114,8 +114,8 @@ class StepStatistics:
         ``1/N`` otherwise: coefficients of ``a``, from the part of the output that follows the length of an input as the
         row's own feature does, and of ``a^2``, from the row's own feature in the output.
     own_norm : tuple of float
-        What it adds to a row's squared norm, because every row has a mean component along the gradient before the step:
-        coefficients of ``a^2`` and ``a^3``.
+        What the network's own output adds to a row's squared norm, because every row has a mean component along the
+        gradient before the step: coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).

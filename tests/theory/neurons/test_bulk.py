@@ -305,22 +305,6 @@ def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, monkeypatch
         assert found.train_error == pytest.approx(expected.train_error, rel=1e-7)
 
 
-def test_rows_of_several_readouts_have_a_variance_in_all_directions():
-    # Diagonals of B that are smoothed beside exact ones of the mean leave less than none in some. Then the test error
-    # is 1.11, and changes by 6e-4 with the nodes; that of networks is 1.205 +- .022.
-    problem = gs.Problem(
-        activation="tanh(x) + 0.3*x**2", teacher="x - 1", d=511, width=537, n_step=4222, n=735, noise=0.2,
-        eta=gs.Step(2.15, 0.5), ridge=0.016, readout={0.5: 0.5, 2.0: 0.5},
-    )  # fmt: skip
-    step = step_statistics(problem, 511, 537, 4222)
-    groups = neuron_groups(step, problem.readout, 511, odd=False)
-    bulk = result_of(bulk_law(problem, step, groups, 511, 4222))
-    assert bulk.profile.min() > 0.01
-    one, two = (gs.predict(problem, refine=refine).test_error for refine in (1, 2))
-    assert one == pytest.approx(two, rel=1e-4)
-    assert abs(one - 1.205) < 3 * 0.022
-
-
 @pytest.mark.parametrize("readout", ["gaussian", "constant"])
 def test_both_bases_together_resolve_the_same_directions(readout):
     problem = gs.Problem(

@@ -41,11 +41,6 @@ _TOLERANCE = 1e-8
 _LONGER = (1.0, 4.0, 16.0)
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
-#: Distance from the real axis, over the eigenvalue, at which diagonals in the plane of the vectors are taken. At .02
-#: errors are the same to 2e-3, and at .2 to 1e-2. The nearer, the more they depend on where the nodes are.
-_WIDTH = 0.1
-#: Least root of a share that diagonals are divided by.
-_FAINT = 1e-9
 #: Least variance over the mean.
 LEAST = 1e-12
 
@@ -123,6 +118,7 @@ def law_rules(
     smallest: float = 0.0,
     longer: bool = False,
     several: bool = False,
+    width: float,
     joint: bool = True,
     sampled: bool = False,
 ) -> Computation[RowRules]:
@@ -143,6 +139,8 @@ def law_rules(
         Whether readouts have several sizes: there are poles for larger ones.
     several : bool, optional
         Whether they have several values: a law of rows that are stretched has its `diagonals`.
+    width : float
+        Distance from the real axis, over the eigenvalue, at which diagonals are taken.
     joint : bool, optional
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
@@ -177,28 +175,33 @@ def law_rules(
     if not (np.all(transform.imag > 0) and np.all(along > 0)):
         advice = "Take more samples in the step, or a smaller step."
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
-    mixed = law if several and not isinstance(law, CorrelatedLaw) and law.stretched else None
-    products = None
-    if mixed is not None:
-        _, *of = mixed.products(z)
-        products = Others(mixed.product_means[None], np.stack(of, axis=-1)[:, None])
     others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
     # While rules are waited for, the arrays over all points and nodes are not kept.
     law.forget(z)
-    mean = law.mean * np.ones((1, 1))
-    nodes, root = yield from sparse_rule(z, transform, slope, mean, importance, tolerance, products)
-    root, by_products = root[:, 0], root[:, 1:]
-    diagonals = by_products.T / np.copysign(np.maximum(np.abs(root), _FAINT), root)
+    nodes, root = yield from sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
+    share = root[:, 0] ** 2
     special, overlap = yield from vectors_rule(
         z, between, d_between, law.average(frame), importance, tolerance,
         joint=joint, others=others,
     )  # fmt: skip
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
-    special_diagonals = np.zeros((0, len(special)))
-    if mixed is not None:
-        at = np.maximum(special, 10.0**lowest * law.mean)
-        special_diagonals = yield from _in_plane(mixed, frame[:, :2], at)
-    return RowRules(nodes, root**2, special, overlap, diagonals, special_diagonals, components)
+    diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
+    if several and not isinstance(law, CorrelatedLaw) and law.stretched:
+        # The equations are solved at both kinds of nodes at once.
+        away = np.maximum(np.concatenate([nodes, special]), 10.0**lowest * law.mean) * (1 + width * 1j)
+        if isinstance(law, DampedLaw):
+            traces, in_plane = law.products(away), law.products_in_plane(away)
+        else:
+            # In the plane of the two vectors.
+            traces, plane = yield from law.ask_products(away, frame[:, :2])
+            in_plane = tuple(np.trace(of, axis1=1, axis2=2) for of in plane)
+        plain, *products = (of.imag[: len(nodes)] for of in traces)
+        diagonals = np.stack(products) / plain
+        # Their means over all directions are known.
+        diagonals += (law.product_means - diagonals @ share)[:, None]
+        plain, *products = (of.imag[len(nodes) :] for of in in_plane)
+        special_diagonals = np.stack(products) / plain
+    return RowRules(nodes, share, special, overlap, diagonals, special_diagonals, components)
 
 
 def _resolvents(
@@ -206,19 +209,6 @@ def _resolvents(
 ) -> list[tuple[Complex, Complex, Complex, Complex]]:
     """Return transforms and resolvents of a law, with their derivatives, for each set of points and its frame."""
     return [(*law.transform(of), *law.between(of, vectors)) for of, vectors in zip(z, frame, strict=True)]
-
-
-def _in_plane(law: DampedLaw | StretchedLaw, plane: Array, nodes: Array) -> Computation[Array]:
-    """Return the diagonals of C and ``q CBC`` at nodes of the law of the two vectors, shape (2, nodes)."""
-    z = nodes * (1 + _WIDTH * 1j)
-    if isinstance(law, DampedLaw):
-        plain, *products = law.products_in_plane(z)
-    else:
-        between = yield from law.ask_products(z, plane)
-        plain, *products = (np.trace(of, axis1=1, axis2=2) for of in between)
-    # Over the mean of A itself over neighbours, with which the rows keep a variance in every direction.
-    whole = (z * plain).imag
-    return np.stack([nodes * of.imag / whole for of in products])
 
 
 @lru_cache(maxsize=64)

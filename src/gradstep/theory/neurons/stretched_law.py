@@ -213,8 +213,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         self._solved[z.tobytes()] = found.points
         return found
 
-    def ask_products(self, z: Complex, frame: Array) -> Computation[_Three]:
-        """Ask for `products_between` together with others of the same samples, as in `ask`."""
+    def ask_products(self, z: Complex, frame: Array) -> Computation[tuple[_Three, _Three]]:
+        """Ask for `products` and `products_between` together with others of the same samples, as in `ask`."""
         return (yield from self._asked(_products, z, frame))
 
     def _asked(self, function: Callable[..., Sequence[T]], z: Complex, frame: Array) -> Computation[T]:
@@ -559,11 +559,14 @@ def _resolvents(*joined: Any) -> list[Resolvents]:
     return [Resolvents(p._replace(determinant=p.determinant.swapaxes(0, 1)), *rest) for p, *rest in split]
 
 
-def _products(*joined: Any) -> list[_Three]:
-    """Return the products of laws between vectors, from the parameters of `_joined`."""
+def _products(*joined: Any) -> list[tuple[_Three, _Three]]:
+    """Return the products of laws, from the parameters of `_joined`."""
     whole, z, frame = _joined(*joined)
-    split = (np.split(values, len(joined[-1])) for values in whole.products_between(z, frame))
-    return [*zip(*split, strict=True)]
+    both = (
+        zip(*(np.split(values, len(joined[-1])) for values in found), strict=True)
+        for found in (whole.products(z), whole.products_between(z, frame))
+    )
+    return [*zip(*both, strict=True)]
 
 
 def _square(parts: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Call", "Computation", "asked", "result_of", "together"]
+__all__ = ["Call", "asked", "result_of", "together"]
 
 T = TypeVar("T")
 

@@ -3,9 +3,11 @@
 import inspect
 
 import pytest
-from numpydoc.validate import validate
 
 import gradstep
+
+#: Of the packages that build the documentation, which `make test` alone does not install.
+validate = pytest.importorskip("numpydoc.validate").validate
 
 #: Missing, unknown or misplaced parameters; no returned or yielded value; a summary that is no sentence.
 WRONG = {"PR01", "PR02", "PR03", "PR10", "RT01", "RT04", "RT05", "SS01", "SS02", "SS03", "SS04", "SS06", "YD01"}

@@ -120,7 +120,7 @@ _ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 8.0, 0.54
 _DIMENSION, _FEW = 1e-5, 0.5
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
-#: What a polynomial teacher adds to the range for each degree above three, whose square grows the longer; and the most.
+#: Added to the range for each degree above three of a polynomial teacher, whose square grows farther out; and the most.
 _RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
 #: By how much less is covered in the plane, where errors of 1e-4 are accepted: it changes errors by less than 1e-5.
 _LESS_IN_PLANE = 1.0

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.spectra.spike import Direction, Spike
+from gradstep.theory.spectra.spike import Direction, Rectangular, Spike
 from gradstep.theory.spectra.stieltjes import averaged_tail
 from gradstep.theory.step.damped_law import between_parts, sample_parts
 from gradstep.theory.step.damped_samples import DampedSamples
@@ -106,7 +106,7 @@ class _Changes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DampedWeightEquations:
+class DampedWeightEquations(Rectangular):
     """The equations, for `gradstep.theory.spectra.stieltjes`.
 
     The unknowns are ``M`` at the readouts zero and plus (and minus) their root mean square, and Gamma by its diagonal
@@ -140,16 +140,6 @@ class DampedWeightEquations:
     added: float
 
     @property
-    def mass(self) -> float:
-        """Share of non-zero eigenvalues."""
-        return min(self.aspect, 1.0)
-
-    @property
-    def hard_edge(self) -> bool:
-        """Whether the matrix is square."""
-        return self.aspect == 1
-
-    @property
     def top(self) -> float:
         """A bound from the largest row."""
         samples, square = self.samples, float(self.omega.max())
@@ -169,12 +159,12 @@ class DampedWeightEquations:
 
     @property
     def taken(self) -> Array:
-        """What ``P X^T X / n_step`` makes of an initial row in each class of directions, in the mean."""
+        """The mean factor by which ``P X^T X / n_step`` multiplies an initial row, in each class of directions."""
         return np.asarray(self.samples.scale * self.samples.kept)
 
     @property
     def initial_square(self) -> float:
-        """Mean square of what it makes of the initial rows along the readout."""
+        """Mean square of the initial rows along the readout, multiplied by `taken`."""
         return float(self.samples.spectrum.share @ self.taken**2)
 
     @property
@@ -438,7 +428,7 @@ class DampedWeightEquations:
         inner = samples.spectrum.eigenvalue[:, None, None] * sums.inner
         turned = -sums.apart * (sums.inner @ sums.to_first)
         resolvent = sums.apart + sums.apart**2 * ((sums.inner @ sums.to_first) @ sums.to_first)
-        # What the samples make, given u and r.
+        # Means over the samples, given u and r.
         value = self._residual
         left = law.weight * sums.inverse
         weights = np.stack([(1 - law.projection**2) * left * value**power for power in range(3)])

@@ -1,4 +1,4 @@
-"""What one step adds to the first layer for all neurons alike, and nodes of the samples that it knows.
+"""What the equations of the weights share: the spike of the step, nodes of its samples, and the layer's shape.
 
 The spike is a rank-one part of the layer along the readout, `Spike`. It holds what the step adds and what it takes back
 of the initial weights. This project.
@@ -21,7 +21,7 @@ from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.weighted_samples import largest_residual
 
-__all__ = ["Direction", "SampleNodes", "Spike", "sample_nodes", "spike_of"]
+__all__ = ["Direction", "Rectangular", "SampleNodes", "Spike", "sample_nodes", "spike_of"]
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,22 @@ _NOISE_NODES = 16
 _PANEL, _PANEL_WITH_NOISE = 0.06, 0.125
 #: Nodes that weigh less are left out.
 _LEAST_WEIGHT = 1e-13
+
+
+class Rectangular:
+    """What the spectrum of ``W^T W`` has by the shape of W alone: `aspect` is ``N / d``."""
+
+    aspect: float
+
+    @property
+    def mass(self) -> float:
+        """Share of non-zero eigenvalues."""
+        return min(self.aspect, 1.0)
+
+    @property
+    def hard_edge(self) -> bool:
+        """Whether the matrix is square."""
+        return self.aspect == 1
 
 
 class SampleNodes(NamedTuple):
@@ -140,7 +156,6 @@ def _damped_spike(problem: Problem, step: StepStatistics, samples: DampedSamples
     """Return the spike of a damped step: its directions are made of the vectors of `DampedSamples.sources`."""
     power, one = problem.readout.second_moment, np.ones_like(samples.divisor)
     norm = math.sqrt(samples.quadratic(1 / samples.divisor))
-    # Of the mean step, what is along bt beside P is the same in all classes.
     off, directly = samples.off_teacher, samples.sources.directly
     gradient = Direction(np.array([samples.with_teacher(one) + off * directly, 0.0]) / norm, off / norm)
     length = math.sqrt(float(samples.spectrum.teacher @ (1 / samples.divisor)))

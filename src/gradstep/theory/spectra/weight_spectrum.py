@@ -49,7 +49,7 @@ from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
 from gradstep.theory.spectra.damped_weights import DampedWeightEquations
 from gradstep.theory.spectra.feature_spectrum import check_finite
-from gradstep.theory.spectra.spike import Direction, SampleNodes, Spike, sample_nodes, spike_of
+from gradstep.theory.spectra.spike import Direction, Rectangular, SampleNodes, Spike, sample_nodes, spike_of
 from gradstep.theory.spectra.stieltjes import (
     COARSE,
     EDGE_MARGIN,
@@ -202,7 +202,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WeightEquations:
+class WeightEquations(Rectangular):
     """The equations, for `gradstep.theory.spectra.stieltjes`.
 
     Docs, "Spectra", equations (Z6) and (Z8a).
@@ -229,16 +229,6 @@ class WeightEquations:
     aspect: float
     step_ratio: float
     directions: _Directions
-
-    @property
-    def mass(self) -> float:
-        """Share of non-zero eigenvalues."""
-        return min(self.aspect, 1.0)
-
-    @property
-    def hard_edge(self) -> bool:
-        """Whether the matrix is square."""
-        return self.aspect == 1
 
     @property
     def top(self) -> float:
@@ -457,7 +447,7 @@ def _damped_equations(
     `linear` is ``k``, by which the samples stretch the rows.
     """
     nodes = plain.samples
-    # The same samples at the nodes at which their law is that of as many as the step has.
+    # The plain equations have nodes of the samples' law that suit a spectrum. The damped ones take these nodes too.
     law = Residual(nodes.projection[0], nodes.residual, nodes.weight / nodes.weight.sum())
     by_linear = linear**2 * samples.ratio * law.square
     return DampedWeightEquations(

@@ -503,7 +503,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
     @property
     def _together(self) -> Array:
-        """What adds to the second of the two vectors its part along the first."""
+        """The matrix that gives the second of the two vectors its part along the first."""
         return np.array([[1.0, self.samples.sources.directly], [0.0, 1.0]])
 
     def _turned(self, points: DampedPoints) -> Complex:

@@ -86,12 +86,12 @@ class ResidualRule(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """What makes a vector: functions of C along bt, and ``P`` times another one and times a sum of the samples.
+    """A vector as a sum: a function of C times bt, and ``P`` times another such function and a sum of the samples.
 
     Attributes
     ----------
     directly : float
-        The part along bt itself: apart from the others, it takes no digits from them.
+        The part along bt itself. It is kept apart because the others would lose digits beside it.
     direct, inner : ndarray, shape (classes,)
         The functions of C along bt, without and with P.
     weight : ndarray, shape (nodes,)
@@ -254,6 +254,7 @@ class DampedSamples:
         """Return ``theta^T V theta``, for a function V of C given by its values."""
         if self.turn is not None:
             return float(self.spectrum.teacher @ (values * self.signal**2)) + self.noise(values)
+        # Factors that are the same in all classes stay outside: a theta almost along bt has few digits left.
         teacher = self.linear**2 * float(self.spectrum.teacher @ (values * self.kept**2))
         return self.scale**2 * teacher + self.noise(values)
 

@@ -46,6 +46,11 @@ class Backend:
         """Threads for elementwise work: as many as BLAS may use now, or None if the library divides the work itself."""
         return blas_threads() if self.xp is numpy_namespace else None
 
+    @property
+    def drawing_threads(self) -> int:
+        """Threads that draw random numbers on the host: several while a graphics card computes, one beside BLAS."""
+        return 1 if getattr(self.device, "type", "cpu") == "cpu" else blas_threads()
+
     def data(self, values: NDArray[np.float64]) -> Array:
         """Move host values to the device in the precision of the data."""
         return self.xp.asarray(values, dtype=getattr(self.xp, self.dtype), device=self.device)

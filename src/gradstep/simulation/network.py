@@ -169,7 +169,10 @@ class Network:
         labels = labels_of(problem) if self.labels is None else self.labels
         if labels.binary and self.device is not None:
             raise InvalidInput("device", self.device, "None with labels that are classes")
-        before = initial_weights(seed, width, d, problem.initial_weights) if self.before is None else self.before
+        before = self.before
+        if before is None:
+            threads = self._engine.drawing_threads
+            before = initial_weights(seed, width, d, problem.initial_weights, threads=threads)
         readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
         arrays = [("before", before, (width, d)), ("readout", readout, (width,))]
         if self.trained is not None:
@@ -351,7 +354,7 @@ class Network:
     def _second_moment(self, sample: Sample | ChosenRows) -> Array:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
-        for normals, _ in sample.blocks():
+        for normals, _ in self._blocks(sample):
             x = self._engine.double(self.law.times_root(normals))
             total += x.T @ x
         return total / sample.rows
@@ -764,11 +767,14 @@ class Network:
 
     def _labelled(self, sample: Sample | ChosenRows) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
-        for inputs, normals in sample.blocks():
+        for inputs, normals in self._blocks(sample):
             x = self._engine.data(self.law.times_root(inputs))
             u = self.law.teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
+
+    def _blocks(self, sample: Sample | ChosenRows) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        return sample.blocks(self._engine.drawing_threads) if isinstance(sample, Sample) else sample.blocks()
 
     def _gathered(self, sample: Sample | ChosenRows) -> tuple[Array, Array]:
         inputs, labels = zip(*self._labelled(sample), strict=True)

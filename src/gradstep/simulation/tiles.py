@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gradstep.simulation.backend import Array
@@ -20,8 +21,8 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
     matrix : array, shape (N, N)
         Symmetric; overwritten.
     transform : callable
-        ``transform(tile, rows, columns)`` gives the new values of ``matrix[rows, columns]``. It may use `tile` as
-        work space and is called on the lower triangle only.
+        ``transform(tile, rows, columns)`` gives the new values of ``matrix[rows, columns]``, in an array of their own.
+        It may use `tile` as work space and is called on the lower triangle only.
     """
     size = matrix.shape[0]
     for start in range(0, size, TILE_ROWS):
@@ -32,6 +33,7 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
 
 
 def set_diagonal(matrix: Array, values: NDArray[np.float64]) -> None:
-    """Replace the diagonal of a square matrix in place."""
-    for i, value in enumerate(values.tolist()):  # the array standard has no strided view of a diagonal
-        matrix[i, i] = value
+    """Replace the diagonal of a square matrix, whose rows follow one another in memory, in place."""
+    xp = array_namespace(matrix)
+    numbers = xp.reshape(matrix, (-1,), copy=False)
+    numbers[:: matrix.shape[0] + 1] = xp.asarray(values, dtype=matrix.dtype, device=device(matrix))

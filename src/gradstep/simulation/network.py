@@ -25,6 +25,7 @@ from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
 from gradstep.gaussian.hermite import hermite_values
+from gradstep.host import host_errors
 from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
@@ -750,7 +751,7 @@ class Network:
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
-        with threads_of(self.problem), within_range("the simulation"):
+        with threads_of(self.problem), within_range("the simulation"), host_errors():
             yield
 
     def _shaped(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:

@@ -17,7 +17,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.gaussian import scalar_function
-from gradstep.host import to_host
+from gradstep.host import host_errors, to_host
 from gradstep.simulation import ridge
 from gradstep.simulation.backend import backend
 from gradstep.simulation.population import population_risk
@@ -300,3 +300,25 @@ def test_arrays_that_are_given_are_left_alone(device: str) -> None:
     network.train(2, optimiser="adam")
     np.testing.assert_array_equal(weights, kept[0])
     np.testing.assert_array_equal(readouts, kept[1])
+
+
+def test_failures_are_those_of_numpy(device: str) -> None:
+    with pytest.raises(np.linalg.LinAlgError), host_errors():
+        torch.linalg.cholesky(-torch.eye(3, dtype=torch.float64, device=device))
+
+    def asks_for_much() -> None:
+        if device == "cuda":
+            torch.empty(2**50, device=device)
+        raise torch.cuda.OutOfMemoryError
+
+    with pytest.raises(MemoryError), host_errors():
+        asks_for_much()
+    with pytest.raises(RuntimeError, match="something else"), host_errors():
+        raise RuntimeError("something else")
+
+
+def test_memory_and_threads_of_a_device(device: str) -> None:
+    engine = backend(device, "float64")
+    assert engine.on_card == (device == "cuda")
+    assert (engine.memory or 0) > (2**30 if engine.on_card else -1)
+    assert engine.on_card or (engine.memory is None and engine.drawing_threads == 1)

@@ -14,7 +14,7 @@ from gradstep.gaussian import scalar_function, smoothed
 from gradstep.simulation.closed_kernels import closed_kernel
 from gradstep.simulation.conditional_kernel import conditional_kernel
 from gradstep.simulation.population import feature_kernel
-from gradstep.simulation.tiles import map_symmetric
+from gradstep.simulation.tiles import map_symmetric, set_diagonal
 
 CLOSED = ["linear", "relu", "leaky_relu", "erf", "erf_scaled", "sign", "sin", "cos"]
 GENERAL = ["tanh", "softplus", "hardtanh", "0.3*x + abs(x)", "hermite3"]
@@ -140,6 +140,13 @@ def test_kernel_against_samples(name: str) -> None:
     products = features[:, :, None] * features[:, None, :]
     z = (products.mean(axis=0) - matrix) / (products.std(axis=0) / math.sqrt(40_000))
     assert np.max(np.abs(z)) < 4.8  # 78 correlated z-scores
+
+
+def test_diagonal_is_set_and_nothing_else() -> None:
+    matrix = np.arange(16.0).reshape(4, 4)
+    expected = matrix + np.diag([9.0, 8.0, 7.0, 6.0] - np.diagonal(matrix))
+    set_diagonal(matrix, np.array([9.0, 8.0, 7.0, 6.0]))
+    np.testing.assert_array_equal(matrix, expected)
 
 
 def test_map_symmetric_visits_every_entry_once() -> None:

@@ -136,7 +136,14 @@ def drawing(card: Card, side: int) -> list[Row]:
     block, engine = next(sample.blocks())[0], backend(card.name, "float64")
     moved = min(card.timed(lambda: engine.data(block))[0] for _ in range(3))
     line = row(f"a block of {BLOCK_ROWS} x {side} to the device", moved, rates[1] / blocks, None)
-    return [*rows, line | {"baseline_name": "drawing it, one thread"}]
+    rows.append(line | {"baseline_name": "drawing it, one thread"})
+    if card.cuda:
+        host = card.torch.from_numpy(block)
+        pinned, copy = card.timed(host.pin_memory)
+        sent = min(card.timed(lambda: copy.to(card.name, non_blocking=True))[0] for _ in range(3))
+        for name, elapsed in (("copied to pinned memory", pinned), ("from pinned memory to the device", sent)):
+            rows.append(row(f"the same {name}", elapsed, moved, None) | {"baseline_name": "to the device directly"})
+    return rows
 
 
 def seed_rows(card: Card, side: int, activation: str, dtype: str, repetitions: int, host: bool) -> Iterator[Row]:

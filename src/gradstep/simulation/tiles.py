@@ -33,7 +33,10 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
 
 
 def set_diagonal(matrix: Array, values: NDArray[np.float64]) -> None:
-    """Replace the diagonal of a square matrix, whose rows follow one another in memory, in place."""
-    xp = array_namespace(matrix)
-    numbers = xp.reshape(matrix, (-1,), copy=False)
-    numbers[:: matrix.shape[0] + 1] = xp.asarray(values, dtype=matrix.dtype, device=device(matrix))
+    """Replace the diagonal of a square matrix in place."""
+    xp, where, size = array_namespace(matrix), device(matrix), matrix.shape[0]
+    diagonal = xp.asarray(values, dtype=matrix.dtype, device=where)
+    for start in range(0, size, TILE_ROWS):  # the array standard has no strided view of a diagonal
+        part = slice(start, min(start + TILE_ROWS, size))
+        own = xp.eye(part.stop - start, dtype=xp.bool, device=where)
+        matrix[part, part] = xp.where(own, diagonal[part], matrix[part, part])

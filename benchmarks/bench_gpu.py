@@ -166,6 +166,9 @@ def seed_rows(card: Card, side: int, activation: str, dtype: str, repetitions: i
         apart = {name: abs(float(found[name][0]) / float(known[name][0]) - 1) for name in ("test_error", "train_error")}
         line = row(f"simulate {label}", whole, elapsed, None)
         yield line | {"baseline_name": "NumPy on its processor", "apart": apart}
+        path = [10.0**power for power in range(-3, 4)]
+        elapsed, _ = card.timed(lambda: gs.simulate(asked, 1, ridge=path, device=card.name, dtype=dtype))
+        yield row(f"{len(path)} penalties, {label}", elapsed, whole, None) | {"baseline_name": "one penalty"}
 
 
 def stage_rows(card: Card, side: int, activation: str, dtype: str) -> Iterator[Row]:

@@ -7,6 +7,7 @@ met. Wall clocks on a shared machine vary; look at a row that misses narrowly mo
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
@@ -17,19 +18,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import bench_app, bench_estimators, bench_simulation, bench_sweeps, bench_theory, bench_waits
 
 Row = dict[str, Any]
 
 PARTS = ("theory", "waits", "page", "simulation", "sweeps", "estimators")
+#: Measured only if it is named: on a machine with a graphics card.
+NAMED = ("gpu",)
 #: Left out where it has to be quick.
 SLOW = ("page", "simulation")
+
+
+def part_of(name: str) -> Any:
+    """Return the module of a part: some need packages that a machine with a card may lack."""
+    return importlib.import_module(f"benchmarks.bench_{name}")
 
 
 def simulation_rows(*, memory: bool) -> list[Row]:
     """Return the rows of the simulation, whose names carry their baseline."""
     rows = []
-    for line in bench_simulation.run(memory=memory):
+    for line in part_of("simulation").run(memory=memory):
         name, _, baseline_name = line["name"].partition("; baseline: ")
         rows.append({**line, "name": name, "baseline_name": baseline_name, "better": "lower"})
     return rows
@@ -91,7 +98,9 @@ def machine() -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write it as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)} (default: all)")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)} (default: all), {', '.join(NAMED)}"
+    )
     parser.add_argument("--quick", action="store_true", help="no simulation and no page, smaller grids, fewer tables")
     parser.add_argument("--no-memory", action="store_true", help="leave out the 200,000-sample row (about 90 s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
@@ -99,17 +108,18 @@ def main(arguments: list[str] | None = None) -> None:
     about = machine()
     began = time.perf_counter()
     measures: dict[str, Callable[[], list[Row]]] = {
-        "theory": lambda: bench_theory.run(quick=options.quick),
-        "waits": lambda: bench_waits.run(quick=options.quick),
-        "sweeps": lambda: bench_sweeps.run_all(quick=options.quick),
-        "estimators": lambda: bench_estimators.run_all(quick=options.quick),
-        "page": bench_app.run,
+        "theory": lambda: part_of("theory").run(quick=options.quick),
+        "waits": lambda: part_of("waits").run(quick=options.quick),
+        "sweeps": lambda: part_of("sweeps").run_all(quick=options.quick),
+        "estimators": lambda: part_of("estimators").run_all(quick=options.quick),
+        "page": lambda: part_of("app").run(),
         "simulation": lambda: simulation_rows(memory=not options.no_memory),
+        "gpu": lambda: part_of("gpu").run(),
     }
     rows: list[Row] = []
     for part in options.parts or PARTS:
-        if part not in PARTS:
-            parser.error(f"part {part!r}: one of {', '.join(PARTS)}")
+        if part not in measures:
+            parser.error(f"part {part!r}: one of {', '.join(measures)}")
         if options.quick and part in SLOW:
             continue
         print(part, "...", file=sys.stderr, flush=True)

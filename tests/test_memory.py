@@ -1,4 +1,4 @@
-"""Results that are kept: bounded in bytes, the least recently used forgotten first."""
+"""Results that are kept: bounded in bytes, the least recently used forgotten first; and what fits in memory."""
 
 import math
 import tracemalloc
@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import gradstep as gs
-from gradstep.memory import remembered
+from gradstep.cli.compute import _check_size
+from gradstep.errors import InvalidInput
+from gradstep.memory import check_fits, remembered
+from gradstep.sizes import Sizes
 
 # The package has a function of this name.
 predict_module = import_module("gradstep.theory.predict")
@@ -151,3 +154,17 @@ def test_points_of_a_curve_do_not_hold_their_laws_all_at_once(damping):
         return peak
 
     assert largest(curve) < 2 * largest([problem])
+
+
+def test_a_card_has_its_own_memory_and_no_month():
+    with pytest.raises(InvalidInput, match=r"width: got 9; .*\(d = 5 and width = 9 need 4 GiB of 2 GiB\)"):
+        check_fits(9, 4.0 * 2**30, "d = 5", 2.0 * 2**30)
+    check_fits(9, 2.0 * 2**30, "d = 5", 2.0 * 2**30)
+    large = Sizes(d=4000, width=4000, n_step=8000, n=8000, ridge=1.0)
+    _check_size(large, 1e9)
+    with pytest.raises(InvalidInput, match=r"GiB of 0\.0931 GiB"):
+        _check_size(large, 1e8)
+    endless = Sizes(d=100, width=100, n_step=10**15, n=100, ridge=1.0)
+    _check_size(endless, 1e9)
+    with pytest.raises(InvalidInput, match="n_step"):
+        _check_size(endless, None)

@@ -1,14 +1,17 @@
-"""Arrays of any library as NumPy arrays."""
+"""Arrays of any library as NumPy arrays, and errors of PyTorch as those of NumPy."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
-__all__ = ["to_host"]
+__all__ = ["host_errors", "to_host"]
 
 
 def to_host(values: Any) -> NDArray[np.float64]:
@@ -16,3 +19,17 @@ def to_host(values: Any) -> NDArray[np.float64]:
     if is_torch_array(values):
         values = values.detach().cpu()
     return np.asarray(values, dtype=np.float64)
+
+
+@contextmanager
+def host_errors() -> Iterator[None]:
+    """Raise what NumPy raises where PyTorch has no memory left, or finds no decomposition; also a decorator."""
+    try:
+        yield
+    except RuntimeError as error:
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
+            raise MemoryError(str(error)) from error
+        if torch is not None and isinstance(error, torch.linalg.LinAlgError):
+            raise np.linalg.LinAlgError(str(error)) from error
+        raise

@@ -104,8 +104,8 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
     return lambda function: Remembered(function, most, size)
 
 
-def check_fits(width: int, needed: float, sizes: str) -> None:
-    """Refuse a width for which the largest arrays do not fit in the machine's memory together.
+def check_fits(width: int, needed: float, sizes: str, available: float | None = None) -> None:
+    """Refuse a width for which the largest arrays do not fit in memory together.
 
     Parameters
     ----------
@@ -114,15 +114,21 @@ def check_fits(width: int, needed: float, sizes: str) -> None:
         Bytes.
     sizes : str
         The purpose of the memory, in words.
+    available : float, optional
+        Bytes that there are; by default those of the machine.
 
     Raises
     ------
     InvalidInput
     """
-    try:
-        available = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
-        available = math.inf
+    available = _of_machine() if available is None else available
     if needed > available:
         share = f"{needed / 2**30:.3g} GiB of {available / 2**30:.3g} GiB"
         raise InvalidInput("width", width, f"sizes that fit in memory ({sizes} and width = {width} need {share})")
+
+
+def _of_machine() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # a system that does not say
+        return math.inf

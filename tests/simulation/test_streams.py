@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from gradstep.problem import Readout
+from gradstep.simulation import streams
 from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
 from gradstep.simulation.streams import BLOCK_ROWS, Purpose, block_count, generator, normal_blocks
 
@@ -19,6 +21,44 @@ def test_blocks_have_the_fixed_size_and_cover_all_rows() -> None:
     sizes = [block.shape[0] for block in normal_blocks(0, Purpose.STEP_INPUTS, 2 * BLOCK_ROWS + 1, 1)]
     assert sizes == [BLOCK_ROWS, BLOCK_ROWS, 1]
     assert [block_count(rows) for rows in (1, BLOCK_ROWS, BLOCK_ROWS + 1)] == [1, 1, 2]
+
+
+def test_threads_that_draw_ahead_draw_the_same_numbers() -> None:
+    rows = 6 * BLOCK_ROWS + 3
+    alone = list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2))
+    for threads in (2, 16):
+        ahead = list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2, threads=threads))
+        assert len(ahead) == len(alone) == 7
+        for own, other in zip(ahead, alone, strict=True):
+            np.testing.assert_array_equal(own, other)
+    np.testing.assert_array_equal(
+        initial_weights(0, rows, 2, "sphere", threads=3), initial_weights(0, rows, 2, "sphere")
+    )
+
+
+def test_threads_hold_few_blocks_and_end_with_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def counted(seed: int, purpose: Purpose, block: int, turn: int) -> np.random.Generator:
+        drawn.append(block)
+        if block == 3:
+            raise MemoryError
+        return generator(seed, purpose, block, turn)
+
+    monkeypatch.setattr(streams, "generator", counted)
+    blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, threads=2)
+    next(blocks)
+    blocks.close()
+    assert set(drawn) <= {0, 1, 2}
+    # Of so wide blocks only one is in memory beside the one in use.
+    monkeypatch.setattr(streams, "_AHEAD", 2 * 8 * BLOCK_ROWS * 2)
+    drawn.clear()
+    blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, threads=16)
+    next(blocks)
+    blocks.close()
+    assert set(drawn) <= {0, 1, 2}
+    with pytest.raises(MemoryError):
+        list(normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, threads=2))
 
 
 def test_streams_differ_between_seeds_purposes_and_blocks() -> None:

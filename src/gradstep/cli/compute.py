@@ -108,12 +108,13 @@ def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int]
         Before any work, if a size is infinite or a problem cannot fit in memory.
     """
     from gradstep.simulation.arguments import finite_sizes
+    from gradstep.simulation.backend import backend
 
+    memory = backend(device, "float64").memory
     for problem in grid.problems:
         with naming_the_size(grid):
             sizes = finite_sizes(problem)
-        if device is None or device == "cpu":
-            _check_size(sizes)
+        _check_size(sizes, memory)
     with _in_range("simulation"), progress("problems simulated") as report:
 
         def tell(done: float, total: int) -> None:
@@ -123,13 +124,14 @@ def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int]
         yield tell
 
 
-def _check_size(sizes: Sizes[int]) -> None:
+def _check_size(sizes: Sizes[int], card: float | None) -> None:
+    """Refuse what takes more than the memory of the machine, or so much of a card, or a month on a processor."""
     d, width, n_step, n, _ = sizes
     smaller = min(width, n)
     # Weights before and after the step with the gradient; Gram and kernel matrices with their factors.
     needed = 8.0 * (3 * width * d + 2 * smaller**2 + 2 * width**2)
     step, fit = 2.0 * n_step * d * width, 2.0 * n * width * (d + smaller)
-    if (total := step + fit) > _MOST_OPERATIONS:
+    if card is None and (total := step + fit) > _MOST_OPERATIONS:
         allowed = f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {total:.1e})"
         raise InvalidInput(*(("n_step", n_step) if step >= fit else ("n", n)), allowed)
-    check_fits(width, needed, f"d = {d}")
+    check_fits(width, needed, f"d = {d}", card)

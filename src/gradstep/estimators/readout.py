@@ -22,6 +22,7 @@ from gradstep.estimators.metric import measure
 from gradstep.estimators.moves import Move, average_gradients
 from gradstep.estimators.refits import Model
 from gradstep.estimators.score_curve import ScoreCurve, score_curve
+from gradstep.simulation.backend import to_host
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
@@ -155,7 +156,7 @@ class OneStepReadout(OneStep):
         place = integer("direction", direction, 0, len(learned.shares) - 1)
         sample = self._sample(training)
         with self._threads(len(sample.z), settings.width), self._in_range():
-            outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
+            outputs = self._readout(to_host(self._layer.features(settings.backend, sample.z)))
         outputs = (outputs - centre) / np.where(scale > 0, scale, 1.0)
         weights, projections = sample.weights, sample.z @ learned.directions[place]
         along = [binned(projections, y, f, weights) for y, f in zip(sample.y.T, outputs.T, strict=True)]
@@ -283,7 +284,7 @@ class OneStepReadout(OneStep):
             return draw(initial.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
 
         with self._threads(len(sample.z), settings.width), self._in_range():
-            outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
+            outputs = self._readout(to_host(self._layer.features(settings.backend, sample.z)))
             if not np.isfinite(outputs).all():
                 raise OutOfRange
             fitted = Fitted(
@@ -312,4 +313,8 @@ class OneStepReadout(OneStep):
         raise NotImplementedError
 
     def _outputs(self, X: Any) -> Host:
-        return self._apply(X, lambda features: features @ np.atleast_2d(self.coef_).T + self.intercept_)
+        return self._apply(X, self._readout)
+
+    def _readout(self, features: Host) -> Host:
+        """Return the outputs (rows, k) of features (rows, N)."""
+        return np.asarray(features @ np.atleast_2d(self.coef_).T + self.intercept_)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
+from gradstep.host import to_host
 from gradstep.learning.equations import RowErrors
 from gradstep.learning.pool import Array
 from gradstep.resolution import NOTHING
@@ -90,7 +91,7 @@ def increment_response(
     array, shape (M,)
     """
     fit, e, squares = errors.fit, errors.residuals, errors.squares
-    penalised = bool(np.any(ridge))
+    penalised = bool(np.any(to_host(ridge)))
     resolvent, w, rest, bare = fit.resolvent, fit.weights, fit.remainder, fit.bare_leverage
     xp, missing, gain = resolvent.pool.xp, fit.missing, 1 + fit.leverage
 

@@ -46,6 +46,25 @@ class Backend:
         """Threads for elementwise work: as many as BLAS may use now, or None if the library divides the work itself."""
         return blas_threads() if self.xp is numpy_namespace else None
 
+    @property
+    def on_card(self) -> bool:
+        """Whether a graphics card does the work, with memory of its own."""
+        return getattr(self.device, "type", "cpu") != "cpu"
+
+    @property
+    def memory(self) -> float | None:
+        """Bytes of memory of a graphics card; None if the work is done in that of the machine."""
+        if not self.on_card:
+            return None
+        import torch
+
+        return float(torch.cuda.get_device_properties(self.device).total_memory)
+
+    @property
+    def drawing_threads(self) -> int:
+        """Threads that draw random numbers on the host: several while a graphics card computes, one beside BLAS."""
+        return blas_threads() if self.on_card else 1
+
     def data(self, values: NDArray[np.float64]) -> Array:
         """Move host values to the device in the precision of the data."""
         return self.xp.asarray(values, dtype=getattr(self.xp, self.dtype), device=self.device)

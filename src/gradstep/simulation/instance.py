@@ -18,7 +18,7 @@ TEACHER_AXIS = 0
 """The teacher's direction is the first coordinate axis of isotropic inputs, which rotations leave as they are."""
 
 
-def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:
+def initial_weights(seed: int, width: int, d: int, law: InitialWeights, *, threads: int = 1) -> NDArray[np.float64]:
     """Draw the first layer.
 
     Parameters
@@ -29,13 +29,15 @@ def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArr
         Number of neurons and input dimension.
     law : {"gaussian", "sphere"}
         Rows ``N(0, I_d / d)``, or the same rows divided by their norms.
+    threads : int
+        How many draw. The numbers do not depend on it.
 
     Returns
     -------
     ndarray, shape (width, d)
         Each row is a neuron.
     """
-    normals = np.concatenate(list(normal_blocks(seed, Purpose.WEIGHTS, width, d)))
+    normals = np.concatenate(list(normal_blocks(seed, Purpose.WEIGHTS, width, d, threads=threads)))
     if law == "sphere":
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     else:
@@ -108,9 +110,9 @@ class Sample:
     d: int
     turn: int = 0
 
-    def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise."""
-        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn)
+    def blocks(self, threads: int = 1) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise; so many threads draw ahead."""
+        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn, threads=threads)
         if self.noise is None:
             for x in inputs:
                 yield x, np.zeros(x.shape[0])

@@ -25,6 +25,7 @@ from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
 from gradstep.gaussian.hermite import hermite_values
+from gradstep.host import host_errors
 from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
@@ -169,7 +170,10 @@ class Network:
         labels = labels_of(problem) if self.labels is None else self.labels
         if labels.binary and self.device is not None:
             raise InvalidInput("device", self.device, "None with labels that are classes")
-        before = initial_weights(seed, width, d, problem.initial_weights) if self.before is None else self.before
+        before = self.before
+        if before is None:
+            threads = self._engine.drawing_threads
+            before = initial_weights(seed, width, d, problem.initial_weights, threads=threads)
         readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
         arrays = [("before", before, (width, d)), ("readout", readout, (width,))]
         if self.trained is not None:
@@ -351,7 +355,7 @@ class Network:
     def _second_moment(self, sample: Sample | ChosenRows) -> Array:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
-        for normals, _ in sample.blocks():
+        for normals, _ in self._blocks(sample):
             x = self._engine.double(self.law.times_root(normals))
             total += x.T @ x
         return total / sample.rows
@@ -747,7 +751,7 @@ class Network:
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
-        with threads_of(self.problem), within_range("the simulation"):
+        with threads_of(self.problem), within_range("the simulation"), host_errors():
             yield
 
     def _shaped(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
@@ -764,11 +768,14 @@ class Network:
 
     def _labelled(self, sample: Sample | ChosenRows) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
-        for inputs, normals in sample.blocks():
+        for inputs, normals in self._blocks(sample):
             x = self._engine.data(self.law.times_root(inputs))
             u = self.law.teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
+
+    def _blocks(self, sample: Sample | ChosenRows) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        return sample.blocks(self._engine.drawing_threads) if isinstance(sample, Sample) else sample.blocks()
 
     def _gathered(self, sample: Sample | ChosenRows) -> tuple[Array, Array]:
         inputs, labels = zip(*self._labelled(sample), strict=True)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from gradstep.checks import flag, one_of, real
 from gradstep.errors import InvalidInput
+from gradstep.host import host_errors
 from gradstep.problem import Problem
 from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import backend
@@ -87,6 +88,8 @@ def simulate(
         If a size of the problem is infinite, or an option is out of range.
     NotConverged
         If the population kernel cannot reach `kernel_tolerance`.
+    MemoryError
+        If the arrays do not fit in memory, on the device or on the host.
     """
     sizes = finite_sizes(problem)
     chosen = chosen_seeds(seeds)
@@ -112,7 +115,7 @@ def simulate(
         if progress is not None:
             progress(done, total)
 
-    with threads_of(problem):
+    with threads_of(problem), host_errors():
         draw = partial(Network, problem, rows=table, device=device, dtype=dtype, after_block=advance)
         if fit == "expected":
             each = [_expected(draw(seed), penalties, advance) for seed in chosen]

@@ -9,7 +9,9 @@ problems are therefore paired, and much less noisy than the values themselves.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 
 import numpy as np
@@ -17,6 +19,9 @@ from numpy.typing import NDArray
 
 BLOCK_ROWS = 4096
 """Rows drawn and processed at a time: fixed, because it is part of what a seed means."""
+
+#: Bytes that blocks drawn ahead may take together.
+_AHEAD = 1 << 32
 
 _ENTROPY = 0x67726164_73746570
 """Root of all streams of the package ("gradstep" in ASCII)."""
@@ -46,11 +51,33 @@ def generator(seed: int, purpose: Purpose, block: int = 0, turn: int = 0) -> np.
     return np.random.Generator(np.random.PCG64(sequence))
 
 
-def normal_blocks(seed: int, purpose: Purpose, rows: int, columns: int, turn: int = 0) -> Iterator[NDArray[np.float64]]:
-    """Yield a (rows, columns) matrix of independent standard normals, at most `BLOCK_ROWS` rows at a time."""
-    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
-        count = min(BLOCK_ROWS, rows - start)
-        yield generator(seed, purpose, block, turn).standard_normal((count, columns))
+def normal_blocks(
+    seed: int, purpose: Purpose, rows: int, columns: int, turn: int = 0, *, threads: int = 1
+) -> Iterator[NDArray[np.float64]]:
+    """Yield a (rows, columns) matrix of independent standard normals, at most `BLOCK_ROWS` rows at a time.
+
+    With several threads the following blocks are drawn while one is in use. The numbers are the same.
+    """
+
+    def drawn(block: int) -> NDArray[np.float64]:
+        count = min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
+        return generator(seed, purpose, block, turn).standard_normal((count, columns))
+
+    blocks = block_count(rows)
+    ahead = min(threads, blocks, max(_AHEAD // (8 * BLOCK_ROWS * columns), 1))
+    if ahead <= 1:
+        yield from map(drawn, range(blocks))
+        return
+    pool = ThreadPoolExecutor(ahead)
+    try:
+        waiting = deque(pool.submit(drawn, block) for block in range(ahead))
+        for block in range(ahead, blocks + ahead):
+            following = waiting.popleft().result()
+            if block < blocks:
+                waiting.append(pool.submit(drawn, block))
+            yield following
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def block_count(rows: int) -> int:

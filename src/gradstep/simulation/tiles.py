@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gradstep.simulation.backend import Array
@@ -20,8 +21,8 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
     matrix : array, shape (N, N)
         Symmetric; overwritten.
     transform : callable
-        ``transform(tile, rows, columns)`` gives the new values of ``matrix[rows, columns]``. It may use `tile` as
-        work space and is called on the lower triangle only.
+        ``transform(tile, rows, columns)`` gives the new values of ``matrix[rows, columns]``, in an array of their own.
+        It may use `tile` as work space and is called on the lower triangle only.
     """
     size = matrix.shape[0]
     for start in range(0, size, TILE_ROWS):
@@ -33,5 +34,9 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
 
 def set_diagonal(matrix: Array, values: NDArray[np.float64]) -> None:
     """Replace the diagonal of a square matrix in place."""
-    for i, value in enumerate(values.tolist()):  # the array standard has no strided view of a diagonal
-        matrix[i, i] = value
+    xp, where, size = array_namespace(matrix), device(matrix), matrix.shape[0]
+    diagonal = xp.asarray(values, dtype=matrix.dtype, device=where)
+    for start in range(0, size, TILE_ROWS):  # the array standard has no strided view of a diagonal
+        part = slice(start, min(start + TILE_ROWS, size))
+        own = xp.eye(part.stop - start, dtype=xp.bool, device=where)
+        matrix[part, part] = xp.where(own, diagonal[part], matrix[part, part])

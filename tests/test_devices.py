@@ -321,4 +321,8 @@ def test_memory_and_threads_of_a_device(device: str) -> None:
     engine = backend(device, "float64")
     assert engine.on_card == (device == "cuda")
     assert (engine.memory or 0) > (2**30 if engine.on_card else -1)
-    assert engine.on_card or (engine.memory is None and engine.drawing_threads == 1)
+    assert engine.on_card or engine.memory is None
+    assert engine.on_card or engine.drawing.threads == 1
+    block = torch.from_numpy(engine.drawing.empty((3, 2)))
+    assert tuple(block.shape) == (3, 2)
+    assert block.is_pinned() == engine.on_card

@@ -357,7 +357,7 @@ class Network:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
         for normals, _ in self._blocks(sample):
-            x = self._engine.double(self.law.times_root(normals))
+            x = self.law.times_root(self._engine.double(normals))
             total += x.T @ x
         return total / sample.rows
 
@@ -770,7 +770,7 @@ class Network:
     def _labelled(self, sample: Sample | ChosenRows) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in self._blocks(sample):
-            x = self._engine.data(self.law.times_root(inputs))
+            x = self._engine.data(self.law.times_root(self._engine.double(inputs)))
             u = self.law.teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()

@@ -1,7 +1,8 @@
 """The simulation on a graphics card against the card's own matrix products, stage by stage.
 
-``run()`` returns rows as `benchmarks.run` prints them. The baseline of a seed is the time in which the card would do
-the operations of its matrix products and factorisations at the rate that a large product has in this run:
+``run()`` yields rows as `benchmarks.run` prints them, beginning with the stages of the largest size. The baseline of a
+seed is the time in which the card would do the operations of its matrix products and factorisations at the rate that a
+large product has in this run:
 
 =============================================== ======================= ============
 work                                            operations              precision
@@ -25,18 +26,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from benchmarks.bench_simulation import row
 
 import gradstep as gs
 from gradstep.simulation.backend import backend
 from gradstep.simulation.instance import fit_sample
-from gradstep.simulation.ridge import _accumulated, primal
-from gradstep.simulation.streams import BLOCK_ROWS
+from gradstep.simulation.ridge import _accumulated, primal, triangular
+from gradstep.simulation.streams import BLOCK_ROWS, Drawing
 
 Row = dict[str, Any]
 
-#: Sizes d = N, each with n = n_step = 2 d, and whether NumPy measures the same seed.
-SIZES = ((1024, True), (4096, True), (16384, False))
+#: Sizes d = N, each with n = n_step = 2 d: one that a card alone does, and those that NumPy does too.
+LARGE, SIZES = 16384, (4096, 1024)
+#: Seconds: what is expected to end later is left out.
+BUDGET = 95.0
 #: Side of the products that tell the rate of the card.
 SIDE = 8192
 RATE_NAME = "the same operations at the card's rate"
@@ -115,35 +119,39 @@ def stages(card: Card, side: int, activation: str, dtype: str) -> Iterator[tuple
     yield "samples of the fit, and their features", elapsed
     elapsed, sums = card.timed(lambda: _accumulated(lambda: iter(blocks)))
     yield "Gram matrix", elapsed
-    blocks.clear()
     elapsed, found = card.timed(lambda: primal(*sums, (1.0,)))
     yield "Cholesky factor, inverse and readout", elapsed
-    if found is not None:
+    if found is None:
+        print("the Cholesky factor was not trusted", file=sys.stderr)
+    else:
         yield "exact test error", card.timed(lambda: network.risk(found[0], along=spike.direction))[0]
+    if side <= max(SIZES):
+        label = "in place of Cholesky: triangular factor and singular values"
+        yield label, card.timed(lambda: triangular(lambda: iter(blocks), (1.0,)))[0]
 
 
-def drawing(card: Card, side: int) -> list[Row]:
-    """Return rows on random numbers: by several threads over by one, and the way of a block to the device."""
-    threads = backend(card.name, "float64").drawing_threads
-    blocks = min(max(threads, 1), 2 * side // BLOCK_ROWS or 1)
-    sample = fit_sample(0, blocks * BLOCK_ROWS, side)
-    rates = {}
-    for count in (1, threads):
-        elapsed, _ = card.timed(lambda count=count: [None for _ in sample.blocks(count)])
-        rates[count] = elapsed
-    told = f"{blocks} blocks of {BLOCK_ROWS} x {side} random numbers"
-    rows = [row(f"{told}, {threads} threads", rates[threads], rates[1], None) | {"baseline_name": "one thread"}]
-    block, engine = next(sample.blocks())[0], backend(card.name, "float64")
-    moved = min(card.timed(lambda: engine.data(block))[0] for _ in range(3))
-    line = row(f"a block of {BLOCK_ROWS} x {side} to the device", moved, rates[1] / blocks, None)
-    rows.append(line | {"baseline_name": "drawing it, one thread"})
-    if card.cuda:
-        host = card.torch.from_numpy(block)
-        pinned, copy = card.timed(host.pin_memory)
-        sent = min(card.timed(lambda: copy.to(card.name, non_blocking=True))[0] for _ in range(3))
-        for name, elapsed in (("copied to pinned memory", pinned), ("from pinned memory to the device", sent)):
-            rows.append(row(f"the same {name}", elapsed, moved, None) | {"baseline_name": "to the device directly"})
-    return rows
+def drawing(card: Card, side: int) -> Iterator[Row]:
+    """Yield rows on random numbers: by several threads, into new memory or such that is kept, and on their way."""
+    engine, about = backend(card.name, "float64"), f"a block of {BLOCK_ROWS} x {side}"
+    threads, kept = engine.drawing.threads, engine.drawing.empty
+    sample = fit_sample(0, min(threads, 8) * BLOCK_ROWS, side)
+
+    def drawn(way: Drawing, count: int) -> float:
+        blocks = sample.blocks(way)
+        return card.timed(lambda: [next(blocks) is None for _ in range(count)])[0] / count
+
+    drawn(Drawing(1, kept), 1)
+    alone = drawn(Drawing(1, kept), 1)
+    named = {"baseline_name": "one thread, memory that is kept"}
+    yield row(f"{about} drawn by one thread into new memory", drawn(Drawing(1), 1), alone, None) | named
+    for name, memory in (("memory that is kept", kept), ("new memory", np.empty)):
+        elapsed = drawn(Drawing(threads, memory), min(threads, 8))
+        yield row(f"{about} drawn by {threads} threads into {name}", elapsed, alone, None) | named
+    for name, memory in (("memory that is kept", kept), ("new memory", np.empty)):
+        block = memory((BLOCK_ROWS, side))
+        block.fill(1.0)
+        moved = min(card.timed(lambda block=block: engine.data(block))[0] for _ in range(2))
+        yield row(f"{about} to the device from {name}", moved, alone, None) | {"baseline_name": "drawing it"}
 
 
 def seed_rows(card: Card, side: int, activation: str, dtype: str, repetitions: int, host: bool) -> Iterator[Row]:
@@ -172,12 +180,11 @@ def seed_rows(card: Card, side: int, activation: str, dtype: str, repetitions: i
 
 
 def stage_rows(card: Card, side: int, activation: str, dtype: str) -> Iterator[Row]:
-    """Yield rows on the stages of one seed, as parts of their sum."""
-    found = list(stages(card, side, activation, dtype))
-    whole = sum(elapsed for _, elapsed in found)
-    for name, elapsed in found:
-        line = row(f"{name}: {activation}, d = N = {side}, {dtype}", elapsed, whole, None)
-        yield line | {"baseline_name": "all stages"}
+    """Yield rows on the stages of one seed, each as soon as it is known."""
+    least = least_time(card, side, dtype)
+    for name, elapsed in stages(card, side, activation, dtype):
+        line = row(f"{name}: {activation}, d = N = {side}, {dtype}", elapsed, least, None)
+        yield line | {"baseline_name": f"a seed, {RATE_NAME}"}
     card.peak()
 
 
@@ -191,40 +198,49 @@ def going_on(what: str) -> Iterator[None]:
         traceback.print_exc()
 
 
-def run(device: str = "cuda", sizes: tuple[tuple[int, bool], ...] = SIZES, side: int = SIDE) -> list[Row]:
-    """Measure everything; about two minutes on one H100 with 16 cores. No rows without a card."""
-    rows: list[Row] = []
+def told(line: Row) -> Row:
+    """Print a row, and return it with all that the table needs."""
+    extra = {key: line[key] for key in ("times", "apart", "test_error") if key in line}
+    about = f"{line['measured']:.4g} {line['unit']}, {line['baseline_name']} {line['baseline']:.4g}"
+    print(f"  {line['name']}: {about}, ratio {line['ratio']:.3g} {extra or ''}", file=sys.stderr, flush=True)
+    return {"better": "lower", **line}
 
-    def keep(found: Iterator[Row] | list[Row]) -> None:
-        for line in found:
-            rows.append({"better": "lower", **line})
-            extra = {key: line[key] for key in ("times", "apart", "test_error") if key in line}
-            told = f"{line['measured']:.4g} {line['unit']}, {line['baseline_name']} {line['baseline']:.4g}"
-            print(f"  {line['name']}: {told}, ratio {line['ratio']:.3g} {extra or ''}", file=sys.stderr, flush=True)
 
+def run(
+    device: str = "cuda", large: int = LARGE, sizes: tuple[int, ...] = SIZES, side: int = SIDE, budget: float = BUDGET
+) -> Iterator[Row]:
+    """Yield all rows, within the budget of time; none without a card."""
+    began = time.perf_counter()
     try:
         card = Card(device, side)
     except (ImportError, RuntimeError, AssertionError, gs.errors.GradstepError) as error:
         print(f"no graphics card: {error}", file=sys.stderr)
-        return rows
+        return
     about = f"{card.label}, product of {side} x {side}"
     for dtype, rate in card.rates.items():
         line = row(f"{about}, {dtype}", rate / 1e12, card.rates["float64"] / 1e12, None, "TFLOP/s")
-        keep([line | {"baseline_name": "float64", "better": "higher"}])
+        yield told(line | {"baseline_name": "float64", "better": "higher"})
     gs.simulate(problem(256, "tanh"), 1, device=device)
-    for size, host in sizes:
-        for activation, dtype in (("erf", "float64"), ("tanh", "float64"), ("erf", "float32")):
-            first = (activation, dtype) == ("erf", "float64")
-            with going_on(f"{activation}, {size}, {dtype}"):
-                keep(seed_rows(card, size, activation, dtype, 2 if first or size < 8192 else 1, host and first))
-        with going_on(f"stages, {size}"):
-            keep(stage_rows(card, size, "erf", "float64"))
-    with going_on("stages of tanh"):
-        keep(stage_rows(card, sizes[-1][0], "tanh", "float64"))
-    with going_on("random numbers"):
-        keep(drawing(card, sizes[-1][0]))
-    return rows
+
+    def part(what: str, rows: Iterator[Row], expected: float) -> Iterator[Row]:
+        if time.perf_counter() - began + expected > budget:
+            print(f"{what}: left out, for want of time", file=sys.stderr, flush=True)
+            return
+        with going_on(what):
+            yield from map(told, rows)
+
+    start = time.perf_counter()
+    yield from part(f"stages, {large}", stage_rows(card, large, "erf", "float64"), 0.0)
+    once = time.perf_counter() - start
+    for size in sizes:
+        yield from part(f"erf, {size}", seed_rows(card, size, "erf", "float64", 2, True), 12.0)
+        yield from part(f"stages, {size}", stage_rows(card, size, "erf", "float64"), 5.0)
+    repetitions = 2 if once < 15 else 1
+    yield from part(f"erf, {large}", seed_rows(card, large, "erf", "float64", repetitions, False), repetitions * once)
+    yield from part(f"random numbers, {large}", drawing(card, large), 10.0)
+    yield from part(f"erf, {large}, float32", seed_rows(card, large, "erf", "float32", 1, False), once)
+    yield from part(f"tanh, {large}", seed_rows(card, large, "tanh", "float64", 1, False), 1.5 * once)
 
 
 if __name__ == "__main__":
-    run()
+    list(run())

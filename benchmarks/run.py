@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,12 @@ def machine() -> dict[str, Any]:
     }
 
 
+def document(about: dict[str, Any], rows: list[Row]) -> str:
+    """Return the rows as JSON, with the machine."""
+    content = {"machine": about, "rows": [{**line, "met": met(line)} for line in rows]}
+    return json.dumps(content, indent=1) + "\n"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write it as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
@@ -107,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     about = machine()
     began = time.perf_counter()
-    measures: dict[str, Callable[[], list[Row]]] = {
+    measures: dict[str, Callable[[], Iterable[Row]]] = {
         "theory": lambda: part_of("theory").run(quick=options.quick),
         "waits": lambda: part_of("waits").run(quick=options.quick),
         "sweeps": lambda: part_of("sweeps").run_all(quick=options.quick),
@@ -123,13 +129,13 @@ def main(arguments: list[str] | None = None) -> None:
         if options.quick and part in SLOW:
             continue
         print(part, "...", file=sys.stderr, flush=True)
-        rows += measures[part]()
-    about["seconds"] = round(time.perf_counter() - began, 1)
+        for line in measures[part]():
+            rows.append(line)
+            about["seconds"] = round(time.perf_counter() - began, 1)
+            if options.json:  # after each row, as what is to come may be stopped
+                options.json.write_text(document(about, rows), encoding="utf-8")
     print(table(rows))
     print("\n" + ", ".join(f"{name} {value}" for name, value in about.items()))
-    if options.json:
-        document = {"machine": about, "rows": [{**line, "met": met(line)} for line in rows]}
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

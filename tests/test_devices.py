@@ -21,6 +21,7 @@ from gradstep.host import host_errors, to_host
 from gradstep.simulation import ridge
 from gradstep.simulation.backend import backend
 from gradstep.simulation.population import population_risk
+from gradstep.simulation.streams import BLOCK_ROWS
 
 torch = pytest.importorskip("torch")
 overrides = pytest.importorskip("torch.overrides")
@@ -317,8 +318,32 @@ def test_failures_are_those_of_numpy(device: str) -> None:
         raise RuntimeError("something else")
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("law", ["gaussian", "sphere"])
+def test_what_is_drawn_is_the_same_to_the_last_digit(device: str, law: str, dtype: str) -> None:
+    problem = gs.Problem(
+        activation="relu",
+        teacher="tanh",
+        d=40,
+        width=BLOCK_ROWS + 3,
+        n_step=6,
+        n=2 * BLOCK_ROWS + 3,
+        eta=0,
+        ridge=1,
+        initial_weights=law,
+        inputs=gs.Inputs.power_law(0.5),
+    )
+    ours, theirs = (gs.Network(problem, 0, device=where, dtype=dtype) for where in (None, device))
+    for own, other in ((ours.before, theirs.before), (ours.fit_data()[0], theirs.fit_data()[0])):
+        np.testing.assert_array_equal(own, to_host(other))
+
+
 def test_memory_and_threads_of_a_device(device: str) -> None:
     engine = backend(device, "float64")
     assert engine.on_card == (device == "cuda")
     assert (engine.memory or 0) > (2**30 if engine.on_card else -1)
-    assert engine.on_card or (engine.memory is None and engine.drawing_threads == 1)
+    assert engine.on_card or engine.memory is None
+    assert engine.on_card or engine.drawing.threads == 1
+    block = torch.from_numpy(engine.drawing.empty((3, 2)))
+    assert tuple(block.shape) == (3, 2)
+    assert block.is_pinned() == engine.on_card

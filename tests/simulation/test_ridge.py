@@ -199,6 +199,37 @@ def test_invariants(rows: int, width: int, log_penalty: float, seed: int) -> Non
     assert path.degrees_of_freedom[1] <= path.degrees_of_freedom[0] * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("size", [40, 300])
+def test_norms_are_found_from_few_products(size: int) -> None:
+    """Spectra that end in an edge, in one value apart, in a cluster, and of one value only."""
+    rng = np.random.default_rng(size)
+    vectors = np.linalg.qr(rng.standard_normal((size, size)))[0]
+    ends = [np.linspace(1, 3, size), np.r_[np.ones(size - 1), 500.0], np.geomspace(1e-9, 1, size), np.full(size, 7.0)]
+    for values in ends:
+        for scale in (1e-200, 1.0, 1e200):
+            matrix = (vectors * values * scale) @ vectors.T
+            found = ridge._largest(lambda v, matrix=matrix: matrix @ v, rng.standard_normal(size)) / scale
+            assert size ** (-0.5 / ridge._PRODUCTS) * values.max() / 1.5 < found <= values.max() * (1 + 1e-12)
+    assert ridge._largest(lambda v: 0 * v, rng.standard_normal(size)) == 0
+
+
+@pytest.mark.parametrize("limit", [0.2, 5.0])
+def test_a_large_fit_is_judged_by_its_eigenvalues(limit: float) -> None:
+    """Sums of absolute values, which are quick to find, would refuse this matrix at a twentieth of its condition."""
+    size, penalty, rng = 256, 1.0, np.random.default_rng(0)
+    condition = limit * ACCURACY / np.finfo(float).eps
+    vectors = np.linalg.qr(rng.standard_normal((size, size)))[0]
+    features = np.sqrt(np.tile((condition - 1, 0.0), size // 2))[:, None] * vectors.T
+    gram, labels = features.T @ features, rng.standard_normal(size)
+    shifted = gram + penalty * np.eye(size)
+    assert np.linalg.cond(shifted, 1) > 20 * np.linalg.cond(shifted, 2)
+    found = primal(gram, features.T @ labels, float(labels @ labels), (penalty,))
+    assert (found is None) == (limit > 1)
+    if found is not None:
+        best = triangular(in_blocks(np.vstack((features, 0 * features[:1])), np.append(labels, 0.0), 300), (penalty,))
+        assert np.linalg.norm(found[0] - best[0]) < ACCURACY * np.linalg.norm(best[0])
+
+
 def test_the_accuracy_check_is_what_saves_the_ill_conditioned_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = draw(9, 6)
     features[:, 1] = features[:, 0] + 1e-5 * features[:, 1]

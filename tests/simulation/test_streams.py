@@ -7,8 +7,8 @@ import pytest
 
 from gradstep.problem import Readout
 from gradstep.simulation import streams
-from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
-from gradstep.simulation.streams import BLOCK_ROWS, Purpose, block_count, generator, normal_blocks
+from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights, weight_blocks
+from gradstep.simulation.streams import BLOCK_ROWS, Drawing, Purpose, block_count, generator, normal_blocks
 
 
 def test_smaller_sample_is_the_start_of_a_larger_one() -> None:
@@ -27,13 +27,29 @@ def test_threads_that_draw_ahead_draw_the_same_numbers() -> None:
     rows = 6 * BLOCK_ROWS + 3
     alone = list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2))
     for threads in (2, 16):
-        ahead = list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2, threads=threads))
+        ahead = list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2, drawing=Drawing(threads)))
         assert len(ahead) == len(alone) == 7
         for own, other in zip(ahead, alone, strict=True):
             np.testing.assert_array_equal(own, other)
-    np.testing.assert_array_equal(
-        initial_weights(0, rows, 2, "sphere", threads=3), initial_weights(0, rows, 2, "sphere")
-    )
+    weights = list(weight_blocks(0, rows, 2, "sphere", drawing=Drawing(3)))
+    np.testing.assert_array_equal(np.concatenate(weights), initial_weights(0, rows, 2, "sphere"))
+
+
+def test_blocks_are_drawn_into_the_memory_that_is_given() -> None:
+    taken: list[np.ndarray] = []
+
+    def taking(shape: tuple[int, int]) -> np.ndarray:
+        taken.append(np.full(shape, np.nan))
+        return taken[-1]
+
+    rows = 2 * BLOCK_ROWS + 3
+    for threads in (1, 2):
+        taken.clear()
+        drawn = list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2, drawing=Drawing(threads, taking)))
+        assert {id(block) for block in drawn} == {id(block) for block in taken}
+        plain = np.concatenate(list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2)))
+        np.testing.assert_array_equal(np.concatenate(drawn), plain)
+    assert plain[0, 0] == generator(1, Purpose.FIT_INPUTS).standard_normal()
 
 
 def test_threads_hold_few_blocks_and_end_with_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,19 +62,19 @@ def test_threads_hold_few_blocks_and_end_with_the_first_that_fails(monkeypatch: 
         return generator(seed, purpose, block, turn)
 
     monkeypatch.setattr(streams, "generator", counted)
-    blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, threads=2)
+    blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, drawing=Drawing(2))
     next(blocks)
     blocks.close()
     assert set(drawn) <= {0, 1, 2}
     # Of so wide blocks only one is in memory beside the one in use.
     monkeypatch.setattr(streams, "_AHEAD", 2 * 8 * BLOCK_ROWS * 2)
     drawn.clear()
-    blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, threads=16)
+    blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, drawing=Drawing(16))
     next(blocks)
     blocks.close()
     assert set(drawn) <= {0, 1, 2}
     with pytest.raises(MemoryError):
-        list(normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, threads=2))
+        list(normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, drawing=Drawing(2)))
 
 
 def test_streams_differ_between_seeds_purposes_and_blocks() -> None:

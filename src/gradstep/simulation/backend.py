@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gradstep.checks import one_of
 from gradstep.errors import InvalidInput, missing_extra
 from gradstep.host import to_host
+from gradstep.simulation.streams import Drawing
 from gradstep.threads import blas_threads
 
 __all__ = ["Array", "Backend", "Precision", "backend", "to_host"]
@@ -61,13 +62,13 @@ class Backend:
         return float(torch.cuda.get_device_properties(self.device).total_memory)
 
     @property
-    def drawing_threads(self) -> int:
-        """Threads that draw random numbers on the host: several while a graphics card computes, one beside BLAS."""
-        return blas_threads() if self.on_card else 1
+    def drawing(self) -> Drawing:
+        """The way random numbers are drawn on the host: by one thread beside BLAS, by several for a graphics card."""
+        return Drawing(blas_threads(), _pinned) if self.on_card else Drawing()
 
     def data(self, values: NDArray[np.float64]) -> Array:
         """Move host values to the device in the precision of the data."""
-        return self.xp.asarray(values, dtype=getattr(self.xp, self.dtype), device=self.device)
+        return self.xp.astype(self.double(values), getattr(self.xp, self.dtype), copy=False)
 
     def double(self, values: Array) -> Array:
         """Move host or device values to the device in double precision."""
@@ -76,6 +77,20 @@ class Backend:
     def zeros(self, shape: tuple[int, ...]) -> Array:
         """Allocate zeros in double precision."""
         return self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+
+
+def _pinned(shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return memory that a card reads at full speed, and that PyTorch keeps for the next block when this one is done.
+
+    New memory may take longer to come from the system than to be filled with random numbers.
+    """
+    import torch
+
+    try:
+        memory = torch.empty(shape, dtype=torch.float64, pin_memory=True)
+    except RuntimeError:  # a system may allow less of it than there is
+        return np.empty(shape)
+    return cast(NDArray[np.float64], memory.numpy())
 
 
 def backend(device: str | None, dtype: str) -> Backend:

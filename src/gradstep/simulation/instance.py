@@ -11,15 +11,22 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import InitialWeights, Readout
-from gradstep.simulation.streams import Purpose, generator, normal_blocks
+from gradstep.simulation.streams import Drawing, Purpose, generator, normal_blocks
 from gradstep.sizes import apportioned
 
 TEACHER_AXIS = 0
 """The teacher's direction is the first coordinate axis of isotropic inputs, which rotations leave as they are."""
 
 
-def initial_weights(seed: int, width: int, d: int, law: InitialWeights, *, threads: int = 1) -> NDArray[np.float64]:
-    """Draw the first layer.
+def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:
+    """Draw the first layer, shape (width, d), see `weight_blocks`."""
+    return np.concatenate(list(weight_blocks(seed, width, d, law)))
+
+
+def weight_blocks(
+    seed: int, width: int, d: int, law: InitialWeights, *, drawing: Drawing | None = None
+) -> Iterator[NDArray[np.float64]]:
+    """Draw the first layer, some neurons at a time.
 
     Parameters
     ----------
@@ -29,20 +36,17 @@ def initial_weights(seed: int, width: int, d: int, law: InitialWeights, *, threa
         Number of neurons and input dimension.
     law : {"gaussian", "sphere"}
         Rows ``N(0, I_d / d)``, or the same rows divided by their norms.
-    threads : int
-        How many draw. The numbers do not depend on it.
+    drawing : Drawing, optional
+        The way in which they are drawn.
 
-    Returns
-    -------
-    ndarray, shape (width, d)
+    Yields
+    ------
+    ndarray, shape (rows, d)
         Each row is a neuron.
     """
-    normals = np.concatenate(list(normal_blocks(seed, Purpose.WEIGHTS, width, d, threads=threads)))
-    if law == "sphere":
-        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    else:
-        normals /= math.sqrt(d)
-    return normals
+    for normals in normal_blocks(seed, Purpose.WEIGHTS, width, d, drawing=drawing):
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True) if law == "sphere" else math.sqrt(d)
+        yield normals
 
 
 def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
@@ -110,9 +114,9 @@ class Sample:
     d: int
     turn: int = 0
 
-    def blocks(self, threads: int = 1) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise; so many threads draw ahead."""
-        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn, threads=threads)
+    def blocks(self, drawing: Drawing | None = None) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise."""
+        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn, drawing=drawing)
         if self.noise is None:
             for x in inputs:
                 yield x, np.zeros(x.shape[0])

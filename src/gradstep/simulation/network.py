@@ -41,9 +41,9 @@ from gradstep.simulation.instance import (
     check_sample,
     fit_sample,
     initial_readout,
-    initial_weights,
     random_basis,
     step_sample,
+    weight_blocks,
 )
 from gradstep.simulation.layer_curve import Layer
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
@@ -172,8 +172,9 @@ class Network:
             raise InvalidInput("device", self.device, "None with labels that are classes")
         before = self.before
         if before is None:
-            threads = self._engine.drawing_threads
-            before = initial_weights(seed, width, d, problem.initial_weights, threads=threads)
+            engine = self._engine
+            blocks = weight_blocks(seed, width, d, problem.initial_weights, drawing=engine.drawing)
+            before = engine.xp.concat([engine.double(block) for block in blocks])
         readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
         arrays = [("before", before, (width, d)), ("readout", readout, (width,))]
         if self.trained is not None:
@@ -356,7 +357,7 @@ class Network:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
         for normals, _ in self._blocks(sample):
-            x = self._engine.double(self.law.times_root(normals))
+            x = self.law.times_root(self._engine.double(normals))
             total += x.T @ x
         return total / sample.rows
 
@@ -769,13 +770,13 @@ class Network:
     def _labelled(self, sample: Sample | ChosenRows) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in self._blocks(sample):
-            x = self._engine.data(self.law.times_root(inputs))
+            x = self._engine.data(self.law.times_root(self._engine.double(inputs)))
             u = self.law.teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
 
     def _blocks(self, sample: Sample | ChosenRows) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        return sample.blocks(self._engine.drawing_threads) if isinstance(sample, Sample) else sample.blocks()
+        return sample.blocks(self._engine.drawing) if isinstance(sample, Sample) else sample.blocks()
 
     def _gathered(self, sample: Sample | ChosenRows) -> tuple[Array, Array]:
         inputs, labels = zip(*self._labelled(sample), strict=True)

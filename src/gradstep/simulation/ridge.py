@@ -39,6 +39,8 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _FLOOR = 1e-13
 #: Squares of eigenvalues enter; beyond this they overflow.
 _LARGEST = 1e150
+#: Products of a matrix with a vector in an estimate of its largest eigenvalue.
+_PRODUCTS = 6
 
 Host = NDArray[np.float64]
 
@@ -408,45 +410,72 @@ def _has_cholesky(gram: Array) -> bool:
 
 def _cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
     """Solve ``(gram + penalty) x = right_side``; return x and the degrees of freedom, or None when ill-conditioned."""
-    solved = (_by_lapack if is_numpy_array(gram) else _by_torch)(gram, right_side, penalty)
-    if solved is None:
-        return None
-    (solution, trace), size = solved, float(gram.shape[0])
-    return solution, min(max(size - penalty * trace, 0.0), size)
-
-
-def _by_lapack(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
-    """Return the solution and the trace of the inverse, or None when ill-conditioned."""
-    shifted = gram.copy()
-    size = shifted.shape[0]
-    shifted.flat[:: size + 1] += penalty
-    norm = float(np.max(np.sum(np.abs(shifted), axis=0)))
+    size = gram.shape[0]
     with threads_for_factorisation(size):
-        factor, info = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
-        if info != 0:
+        factorised = (_by_lapack if is_numpy_array(gram) else _by_torch)(gram, penalty)
+        if factorised is None:
             return None
-        reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
-        if ACCURACY * reciprocal_condition < _EPSILON:
+        solve, trace_of_inverse = factorised
+        start = like(gram, np.random.default_rng(size).standard_normal(size))
+        condition = (_largest(lambda vector: gram @ vector, start) + penalty) * _largest(solve, start)
+        if not _EPSILON * condition <= ACCURACY:
             return None
-        solution, _ = lapack.dpotrs(factor, right_side, lower=1)
-        inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    return solution, float(np.sum(np.diagonal(inverse)))
+        solution = solve(right_side)
+        freedom = size - penalty * trace_of_inverse()
+    return solution, min(max(freedom, 0.0), float(size))
 
 
-def _by_torch(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
-    """Return the same on PyTorch's device, where it takes a small part of the time of an eigendecomposition."""
+def _largest(times: Callable[[Array], Array], vector: Array) -> float:
+    """Return the largest eigenvalue of a positive matrix by its products with a random vector, or a little less.
+
+    After k products the vector grows by at least the eigenvalue times ``size^(-1 / (2 k))``, nearly always. Norms that
+    are quicker to find may be ``sqrt(size)`` times too large, so that most large networks would be fitted by singular
+    values.
+    """
+    length = _length(vector)
+    for _ in range(_PRODUCTS):
+        vector = times(vector / (length or 1.0))
+        length = _length(vector)
+    return length
+
+
+def _length(vector: Array) -> float:
+    xp = array_namespace(vector)
+    scale = float(xp.max(xp.abs(vector))) or 1.0  # whose square may be out of range
+    return scale * math.sqrt(float(xp.sum((vector / scale) ** 2)))
+
+
+_Factorised = tuple[Callable[[Array], Array], Callable[[], float]]
+"""Solves with a right-hand side (size,); and, as the last that is asked of it, gives the trace of the inverse."""
+
+
+def _by_lapack(gram: Array, penalty: float) -> _Factorised | None:
+    """Factorise ``gram + penalty``; return None if it is not positive definite in double precision."""
+    shifted = gram.copy()
+    shifted.flat[:: gram.shape[0] + 1] += penalty
+    factor, info = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
+
+    def solve(right_side: Array) -> Array:
+        return lapack.dpotrs(factor, right_side, lower=1)[0]
+
+    def trace_of_inverse() -> float:
+        return float(np.sum(np.diagonal(lapack.dpotri(factor, lower=1, overwrite_c=1)[0])))
+
+    return None if info else (solve, trace_of_inverse)
+
+
+def _by_torch(gram: Array, penalty: float) -> _Factorised | None:
+    """Do the same on PyTorch's device, where it takes a small part of the time of an eigendecomposition."""
     import torch
 
     shifted = gram.clone()
     shifted.diagonal().add_(penalty)
-    norm = float(torch.linalg.matrix_norm(shifted, 1))
     factor, info = torch.linalg.cholesky_ex(shifted)
-    if int(info) != 0:
-        return None
-    inverse = torch.cholesky_inverse(factor)
-    if not _EPSILON * norm * float(torch.linalg.matrix_norm(inverse, 1)) <= ACCURACY:
-        return None
-    return torch.cholesky_solve(right_side[:, None], factor)[:, 0], float(torch.trace(inverse))
+
+    def solve(right_side: Array) -> Array:
+        return torch.cholesky_solve(right_side[:, None], factor)[:, 0]
+
+    return None if int(info) else (solve, lambda: float(torch.trace(torch.cholesky_inverse(factor))))
 
 
 def double(values: Array) -> Array:

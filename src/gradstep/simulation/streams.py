@@ -10,8 +10,9 @@ problems are therefore paired, and much less noisy than the values themselves.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -25,6 +26,22 @@ _AHEAD = 1 << 32
 
 _ENTROPY = 0x67726164_73746570
 """Root of all streams of the package ("gradstep" in ASCII)."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The way in which blocks are drawn; the numbers do not depend on it.
+
+    Parameters
+    ----------
+    threads : int
+        How many draw. With several of them the following blocks are drawn while one is in use.
+    empty : callable
+        Returns memory for a block of a shape (rows, columns) in double precision.
+    """
+
+    threads: int = 1
+    empty: Callable[[tuple[int, int]], NDArray[np.float64]] = np.empty
 
 
 class Purpose(IntEnum):
@@ -52,19 +69,17 @@ def generator(seed: int, purpose: Purpose, block: int = 0, turn: int = 0) -> np.
 
 
 def normal_blocks(
-    seed: int, purpose: Purpose, rows: int, columns: int, turn: int = 0, *, threads: int = 1
+    seed: int, purpose: Purpose, rows: int, columns: int, turn: int = 0, *, drawing: Drawing | None = None
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield a (rows, columns) matrix of independent standard normals, at most `BLOCK_ROWS` rows at a time.
-
-    With several threads the following blocks are drawn while one is in use. The numbers are the same.
-    """
+    """Yield a (rows, columns) matrix of independent standard normals, at most `BLOCK_ROWS` rows at a time."""
+    drawing = drawing or Drawing()
 
     def drawn(block: int) -> NDArray[np.float64]:
         count = min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
-        return generator(seed, purpose, block, turn).standard_normal((count, columns))
+        return generator(seed, purpose, block, turn).standard_normal(out=drawing.empty((count, columns)))
 
     blocks = block_count(rows)
-    ahead = min(threads, blocks, max(_AHEAD // (8 * BLOCK_ROWS * columns), 1))
+    ahead = min(drawing.threads, blocks, max(_AHEAD // (8 * BLOCK_ROWS * columns), 1))
     if ahead <= 1:
         yield from map(drawn, range(blocks))
         return

@@ -93,11 +93,10 @@ def nearest_diagonals(
     products = np.concatenate([means[:, None], resolved.real, resolved.imag], axis=1).T
     # A multiple of one is found to rounding, because the rest is sought beside the mean.
     beside = products - gram[:, :1] * means
-    square = np.diagonal(gram)
-    one, real, imaginary = square[:1], *np.split(square[1:], 2)
-    # A real or an imaginary part may vanish, up to rounding.
-    whole = np.concatenate([one, real + imaginary, real + imaginary])
-    length = np.sqrt(square + _VANISHING * whole)[:, None]
+    # A real or an imaginary part may vanish, up to rounding. The squares of both together have this mean.
+    whole = transform.imag / points.imag
+    square = np.maximum(np.diagonal(gram), 0.0) + _VANISHING * np.concatenate([[1.0], whole, whole])
+    length = np.sqrt(square)[:, None]
     found = np.linalg.solve(gram / (length * length.T) + _FAINT * np.eye(len(gram)), beside / length) / length
     found[0] += means
     return Diagonals(points, found)

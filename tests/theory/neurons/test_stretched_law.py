@@ -155,6 +155,7 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
         averages = (vectors.T @ other @ vectors for other in others[1:])
         means = values.mean(), c.mean(), np.trace(root * by_samples) / d
         whole.append([*means, *((overlap.T * values) @ overlap).ravel(), *np.ravel([*averages])])
+    agree(found, known)
     averages = np.ravel(law.product_averages(frame))
     agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel(), *averages]))
 

@@ -152,11 +152,12 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
             between = [vectors.T @ other @ basis @ (inverse[:, None] * overlap) for other in others]
             row.append([*(np.mean(each * inverse) for each in diagonals), *np.ravel(between)])
         found.append(row)
-        whole.append(
-            [values.mean(), c.mean(), np.trace(root * by_samples) / d, *((overlap.T * values) @ overlap).ravel()]
-        )
+        averages = (vectors.T @ other @ vectors for other in others[1:])
+        means = values.mean(), c.mean(), np.trace(root * by_samples) / d
+        whole.append([*means, *((overlap.T * values) @ overlap).ravel(), *np.ravel([*averages])])
     agree(found, known)
-    agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel()]))
+    averages = np.ravel(law.product_averages(frame))
+    agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel(), *averages]))
 
 
 @pytest.mark.parametrize("inputs", [LEVELS, gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])])

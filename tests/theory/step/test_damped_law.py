@@ -109,6 +109,8 @@ def test_drawn_matrices(damping, count, linear, root):
         row = [theta @ theta, direction @ theta, theta @ (c * theta), (x.T @ r / count) @ (c * theta)]
         row += [np.trace(sampled) / d, np.sum(sampled**2) / d, values.mean(), np.mean(values**2)]
         row += [*(both.T @ whole @ both).ravel()]
+        if root:
+            row += [direction @ (c * direction), root * direction @ product @ direction]
         for z in Z:
             row += [np.mean(1 / (values - z)), *((overlap.T / (values - z)) @ overlap).ravel()]
             if root:
@@ -122,6 +124,7 @@ def test_drawn_matrices(damping, count, linear, root):
     both = np.array([[1, samples.with_teacher(one)], [0, samples.off_teacher]])
     transform, between = law.transform(Z)[0], law.between(Z, both)[0]
     expected += [*law.average(both).ravel()]
+    expected += [*law.product_means_with_teacher] if root else []
     for k in range(3):
         expected += [transform[k], *between[k].ravel()]
         if root:

@@ -56,9 +56,6 @@ _POINT = 1e-12
 #: How much more the part of ``S`` off the diagonal costs than that of ``B``, which differs in sign between readouts:
 #: from networks with readouts of several values.
 _DEARER = 20.0
-#: Distance from the real axis, over the eigenvalue, at which diagonals are taken. Nodes must resolve how they bend: at
-#: .2 errors jump by up to 1e-4 where a pole comes or goes, at this distance by 1e-5. They differ by .3 % at most.
-_WIDTH = 0.5
 #: Least variance of what the row does not explain of its norm, over the whole.
 _LEAST_NOISE = 1e-9
 #: Least variance of rows in a direction, over its mean over the readouts, that counts for what norms tell of them.
@@ -372,7 +369,6 @@ def _in_mean(
         refine,
         longer=len(set(np.abs(values))) > 1,
         several=len(values) > 1,
-        width=_WIDTH,
         joint=_joint(step, groups),
         sampled=groups.knows_norms,
     )

@@ -38,12 +38,10 @@ __all__ = ["correlated_classes"]
 #: The lowest level that a pole of the fit may have, in decades of the mean variance, is below the least eigenvalue of
 #: C, but no lower than this. The last number is for damped steps, whose law has fewer digits.
 _LOWEST, _LOWEST_DAMPED = -8.0, -5.0
-#: Distance from the real axis, over the eigenvalue, at which diagonals are taken. Near the axis each class of C has a
-#: band of its own, and errors differed by up to 2e-3 with the places of the nodes. At the first distance they do so by
-#: 2e-5, and differ from what they are at the axis by less than 1e-3. The second is for rows that the samples stretch,
-#: which differ more between the classes: at the first, two levels of eigenvalues would have 12 % less error with a
-#: softplus and readouts of 1 and 2. There errors differ by up to 8e-4 with the places of the nodes.
-_WIDTH, _STRETCHED_WIDTH = 0.2, 0.02
+#: Distance from the real axis, over the eigenvalue, at which diagonals are taken if rows are not stretched. Near the
+#: axis each class of C has a band of its own, and errors differed by up to 2e-3 with the places of the nodes. At this
+#: distance they do so by 2e-5, and differ from what they are at the axis by less than 1e-3.
+_WIDTH = 0.2
 
 Array = NDArray[np.float64]
 
@@ -118,7 +116,7 @@ def _classes(
     rules = yield from law_rules(
         law, samples.frame(step.alignment), refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
-        longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1, width=_STRETCHED_WIDTH,
+        longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
         sampled=groups.knows_norms,
     )  # fmt: skip
     if isinstance(law, StretchedLaw) or law.stretched:

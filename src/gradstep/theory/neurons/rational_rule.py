@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.theory.together import Computation, asked
 
-__all__ = ["Others", "rational_rule", "sparse_rule", "sparse_rules"]
+__all__ = ["Others", "function_products", "rational_rule", "sparse_rule", "sparse_rules"]
 
 #: Nodes of a rule, as a rule.
 _NODES = 16
@@ -45,8 +45,41 @@ class Others(NamedTuple):
     resolved: Complex
 
 
+def function_products(points: Complex, transform: Complex, slope: Complex) -> Array:
+    """Return the products of the functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` with each other in the mean over laws.
+
+    Parameters
+    ----------
+    points : ndarray, shape (laws, points)
+        ``z_i``.
+    transform, slope : ndarray, shape (laws, points, vectors, vectors)
+        As in `rational_rule`.
+
+    Returns
+    -------
+    ndarray, shape (laws, 1 + 2 points, 1 + 2 points, vectors, vectors)
+        First one, then the real and the imaginary parts.
+    """
+    laws, count, size = *points.shape, transform.shape[-1]
+    apart = points[:, None, :] - points[:, :, None] + np.eye(count)
+    plain = (transform[:, None] - transform[:, :, None]) / apart[..., None, None]
+    plain[:, np.arange(count), np.arange(count)] = slope
+    across = points[:, None, :] - points.conj()[:, :, None]
+    crossed = (transform[:, None] - transform.conj()[:, :, None]) / across[..., None, None]
+    real, imaginary = slice(1, count + 1), slice(count + 1, None)
+    gram = np.empty((laws, 2 * count + 1, 2 * count + 1, size, size))
+    gram[:, 0, 0] = np.eye(size)
+    gram[:, 0, real], gram[:, 0, imaginary] = transform.real, transform.imag
+    gram[:, real, 0], gram[:, imaginary, 0] = transform.real, transform.imag
+    gram[:, real, real] = (plain + crossed).real / 2
+    gram[:, imaginary, imaginary] = (crossed - plain).real / 2
+    gram[:, real, imaginary] = (plain + crossed).imag / 2
+    gram[:, imaginary, real] = (plain - crossed).imag / 2
+    return gram
+
+
 def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
-    """Return the products of the functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors.
+    """Return the products of the functions times the vectors.
 
     Parameters
     ----------
@@ -59,21 +92,8 @@ def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -
         With nothing and with ``l`` between. The vectors themselves come first, then the real and the imaginary parts.
     """
     laws, count, size = *poles.shape, mean.shape[-1]
-    apart = poles[:, None, :] - poles[:, :, None] + np.eye(count)
-    plain = (transform[:, None] - transform[:, :, None]) / apart[..., None, None]
-    plain[:, np.arange(count), np.arange(count)] = slope
-    across = poles[:, None, :] - poles.conj()[:, :, None]
-    crossed = (transform[:, None] - transform.conj()[:, :, None]) / across[..., None, None]
-    # Functions in the order 1, real parts, imaginary parts.
+    gram = function_products(poles, transform, slope)
     real, imaginary = slice(1, count + 1), slice(count + 1, None)
-    gram = np.empty((laws, 2 * count + 1, 2 * count + 1, size, size))
-    gram[:, 0, 0] = np.eye(size)
-    gram[:, 0, real], gram[:, 0, imaginary] = transform.real, transform.imag
-    gram[:, real, 0], gram[:, imaginary, 0] = transform.real, transform.imag
-    gram[:, real, real] = (plain + crossed).real / 2
-    gram[:, imaginary, imaginary] = (crossed - plain).real / 2
-    gram[:, real, imaginary] = (plain + crossed).imag / 2
-    gram[:, imaginary, real] = (plain - crossed).imag / 2
     # l / (l - z) = 1 + z / (l - z).
     x, y = poles.real[:, None, :, None, None], poles.imag[:, None, :, None, None]
     times = np.empty_like(gram)

@@ -7,13 +7,14 @@ eigenvalue. Rows of several readouts ``a`` that a step stretches have one matrix
 
 All directions then get the eigenvectors of their mean ``A`` (`gradstep.theory.neurons.stretched_law`), and the
 variances are the diagonals of ``Sigma_a`` there. Because ``A`` is made of the same three matrices, only those of ``C``
-and ``CBC`` are to be found. This project.
+and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`). This project.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.problem import Readout
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
@@ -41,6 +43,11 @@ _TOLERANCE = 1e-8
 _LONGER = (1.0, 4.0, 16.0)
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
+#: Points beside the law of A, seen from its mean in standard deviations. Readouts of opposite signs differ in ``CBC``,
+#: which their mean need not resolve: with the poles of the fit alone errors of some problems jumped by up to 4e-5.
+_BESIDE = np.array([-1.0, 0.0, 1.0, 2.5]) + 1j
+#: Least standard deviation of the law there, over its mean.
+_NARROW = 1e-4
 #: Least variance over the mean.
 LEAST = 1e-12
 
@@ -118,7 +125,6 @@ def law_rules(
     smallest: float = 0.0,
     longer: bool = False,
     several: bool = False,
-    width: float,
     joint: bool = True,
     sampled: bool = False,
 ) -> Computation[RowRules]:
@@ -139,8 +145,6 @@ def law_rules(
         Whether readouts have several sizes: there are poles for larger ones.
     several : bool, optional
         Whether they have several values: a law of rows that are stretched has its `diagonals`.
-    width : float
-        Distance from the real axis, over the eigenvalue, at which diagonals are taken.
     joint : bool, optional
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
@@ -164,44 +168,106 @@ def law_rules(
     z = (smallest - (smallest + level * law.mean) * (1 - 0.5j) / sizes[:, None]).ravel()
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
-    if isinstance(law, StretchedLaw):
-        transform, slope, between, d_between = (yield from law.ask(z, frame))[1:]
-    else:
-        work = len(z) * len(law.samples.law.weight)
-        transform, slope, between, d_between = yield from asked(_resolvents, z, frame, shared=(law,), work=work)
-    transform, slope = transform[:, None, None], slope[:, None, None]
-    along = np.diagonal(between.imag, axis1=1, axis2=2)
+    points = yield from _points(law, z, frame)
+    mixed = law if several and not isinstance(law, CorrelatedLaw) and law.stretched else None
+    if mixed is not None or (sampled and isinstance(law, StretchedLaw)):
+        more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
+        points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
+    along = np.diagonal(points.between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
-    if not (np.all(transform.imag > 0) and np.all(along > 0)):
+    if not (np.all(points.transform.imag > 0) and np.all(along > 0)):
         advice = "Take more samples in the step, or a smaller step."
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
-    others = None if not sampled or isinstance(law, DampedLaw) else law.others(z, frame)
+    others = None
+    if sampled and not isinstance(law, DampedLaw):
+        plain, resolved = zip(*(law.others(each, frame) for each in points.sets), strict=True)
+        others = Others(plain[0], np.concatenate(resolved))
+    functions = None if mixed is None else _diagonals(mixed, points, frame)
     # While rules are waited for, the arrays over all points and nodes are not kept.
-    law.forget(z)
-    nodes, root = yield from sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
-    share = root[:, 0] ** 2
+    for each in points.sets:
+        law.forget(each)
+    nodes, root = yield from sparse_rule(
+        points.z, points.transform[:, None, None], points.slope[:, None, None], law.mean * np.ones((1, 1)),
+        importance, tolerance,
+    )  # fmt: skip
     special, overlap = yield from vectors_rule(
-        z, between, d_between, law.average(frame), importance, tolerance,
+        points.z, points.between, points.d_between, law.average(frame), importance, tolerance,
         joint=joint, others=others,
     )  # fmt: skip
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
-    diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
-    if several and not isinstance(law, CorrelatedLaw) and law.stretched:
-        # The equations are solved at both kinds of nodes at once.
-        away = np.maximum(np.concatenate([nodes, special]), 10.0**lowest * law.mean) * (1 + width * 1j)
-        if isinstance(law, DampedLaw):
-            traces, in_plane = law.products(away), law.products_in_plane(away)
-        else:
-            # In the plane of the two vectors.
-            traces, plane = yield from law.ask_products(away, frame[:, :2])
-            in_plane = tuple(np.trace(of, axis1=1, axis2=2) for of in plane)
-        plain, *products = (of.imag[: len(nodes)] for of in traces)
-        diagonals = np.stack(products) / plain
-        # Their means over all directions are known.
-        diagonals += (law.product_means - diagonals @ share)[:, None]
-        plain, *products = (of.imag[len(nodes) :] for of in in_plane)
-        special_diagonals = np.stack(products) / plain
-    return RowRules(nodes, share, special, overlap, diagonals, special_diagonals, components)
+    both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
+    if functions is not None:
+        both = functions[0].at(nodes), functions[1].at(special)
+    return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
+
+
+class _Points(NamedTuple):
+    """A law at points, some of which may have been solved after others.
+
+    Attributes
+    ----------
+    sets : tuple of ndarray
+        The points that were solved together.
+    transform, slope : ndarray, shape (points,)
+        Mean of the resolvent over all directions, and its derivative.
+    between, d_between : ndarray, shape (points, vectors, vectors)
+        The resolvent between the vectors, and its derivative.
+    """
+
+    sets: tuple[Complex, ...]
+    transform: Complex
+    slope: Complex
+    between: Complex
+    d_between: Complex
+
+    @property
+    def z(self) -> Complex:
+        """All points."""
+        return np.concatenate(self.sets)
+
+    def with_others(self, other: _Points) -> _Points:
+        """Return these points and others."""
+        arrays = (np.concatenate(pair) for pair in zip(self[1:], other[1:], strict=True))
+        return _Points(self.sets + other.sets, *arrays)
+
+
+def _points(law: CorrelatedLaw | DampedLaw | StretchedLaw, z: Complex, frame: Array) -> Computation[_Points]:
+    """Return a law at points."""
+    if isinstance(law, StretchedLaw):
+        found = yield from law.ask(z, frame)
+        return _Points((z,), found.transform, found.slope, found.between, found.d_between)
+    work = len(z) * len(law.samples.law.weight)
+    return _Points((z,), *(yield from asked(_resolvents, z, frame, shared=(law,), work=work)))
+
+
+def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
+    """Return points beside a law, from its mean and its transform at other points."""
+    # 1 / (l - z) is almost linear in l where z is far from the law, but no farther than need be.
+    at = int(np.abs(np.abs(z) - mean).argmin())
+    variance = transform[at].imag / z[at].imag - abs(transform[at]) ** 2
+    deviation = math.sqrt(max(variance, 0.0)) * abs(z[at] - mean) ** 2
+    return np.asarray(mean + max(deviation, _NARROW * mean) * _BESIDE)
+
+
+def _diagonals(law: DampedLaw | StretchedLaw, points: _Points, frame: Array) -> tuple[Diagonals, Diagonals]:
+    """Return the diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors."""
+
+    def joined(products: Callable[[Complex], tuple[Complex, ...]]) -> Complex:
+        """Return products with C and with ``q CBC`` at all points, without those with one."""
+        return np.concatenate([np.stack(products(each)[1:]) for each in points.sets], axis=1)
+
+    of_all = nearest_diagonals(points.z, points.transform, points.slope, law.product_means, joined(law.products))
+    if isinstance(law, DampedLaw):
+        # Orthogonal to bt, where products are not known, there are the diagonals of all directions.
+        rest, d_rest = ((frame @ each @ frame.T)[:, 1, 1] for each in (points.between, points.d_between))
+        means, resolved = of_all.along(rest, d_rest)
+        means, resolved = means + law.product_means_with_teacher, resolved + joined(law.products_with_teacher)
+    else:
+        plane = frame[:, :2]
+        means = np.array([np.trace(each) for each in law.product_averages(plane)])
+        resolved = np.trace(joined(partial(law.products_between, frame=plane)), axis1=2, axis2=3)
+    transform, slope = (np.trace(of[:, :2, :2], axis1=1, axis2=2) for of in (points.between, points.d_between))
+    return of_all, nearest_diagonals(points.z, transform / 2, slope / 2, means / 2, resolved / 2)
 
 
 def _resolvents(

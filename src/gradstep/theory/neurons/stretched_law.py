@@ -15,10 +15,9 @@ inverse with matrices of two by two. All of these are rational functions of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +33,6 @@ __all__ = ["StretchedLaw", "StretchedPoints"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
-T = TypeVar("T")
-_Three = tuple[Complex, Complex, Complex]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
 _TOLERANCE, _MAX_STEPS = 1e-12, 500
@@ -209,20 +206,12 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         z, frame : ndarray
             As in `between`; of a law that is the same at all points.
         """
-        found = yield from self._asked(_resolvents, z, frame)
-        self._solved[z.tobytes()] = found.points
-        return found
-
-    def ask_products(self, z: Complex, frame: Array) -> Computation[tuple[_Three, _Three]]:
-        """Ask for `products` and `products_between` together with others of the same samples, as in `ask`."""
-        return (yield from self._asked(_products, z, frame))
-
-    def _asked(self, function: Callable[..., Sequence[T]], z: Complex, frame: Array) -> Computation[T]:
-        """Ask for a function of the parameters of `_joined`."""
         known = self.samples
         numbers = np.array([known.ratio, self.linear, self.root, self.strength, self.output_variance])
-        shared = known.law, known.spectrum, known.turn, self.output
-        return (yield from asked(function, z, frame, numbers, shared=shared, work=len(z) * len(known.law.weight)))
+        shared, work = (known.law, known.spectrum, known.turn, self.output), len(z) * len(known.law.weight)
+        found = yield from asked(_resolvents, z, frame, numbers, shared=shared, work=work)
+        self._solved[z.tobytes()] = found.points
+        return found
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
@@ -470,6 +459,16 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
         Docs, "Correlated inputs", equation (C7c).
         """
+        return np.asarray(frame.T @ self._averages[0] @ frame)
+
+    def product_averages(self, frame: Array) -> tuple[Array, Array]:
+        """Return C and ``q CBC`` themselves between the vectors of `between`, from the same equation."""
+        _, by_c, by_samples = self._averages
+        return np.asarray(frame.T @ by_c @ frame), np.asarray(frame.T @ by_samples @ frame)
+
+    @cached_property
+    def _averages(self) -> tuple[Array, Array, Array]:
+        """A, C and ``q CBC`` between the vectors of which a frame is made."""
         known, law = self.samples.spectrum, self.samples.law
         (x, hidden, part), r, phi0 = self._directions, law.residual, self.samples.ratio
         count = len(x)
@@ -505,8 +504,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         crossed = mean * parts @ to_directions(2).T
         crossed[:, -1] += mean * phi0 * float(known.share @ (c**3 * noise)) * (along @ (law.weight * r**2))
         twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
-        whole = among(1) + 2 * self.linear * sampled(r) + self.root**2 * twice
-        return np.asarray(frame.T @ (whole + self.strength * sampled(law.relative_squares)) @ frame)
+        by_c, by_samples = among(1), sampled(r)
+        whole = by_c + 2 * self.linear * by_samples + self.root**2 * twice
+        return whole + self.strength * sampled(law.relative_squares), by_c, self.root * by_samples
 
 
 def _at_points(number: float | Array) -> Array:
@@ -557,16 +557,6 @@ def _resolvents(*joined: Any) -> list[Resolvents]:
     each = zip(*(np.split(values, count) for values in found), strict=True)
     split = ((StretchedPoints(*values[:7]), *values[7:]) for values in each)
     return [Resolvents(p._replace(determinant=p.determinant.swapaxes(0, 1)), *rest) for p, *rest in split]
-
-
-def _products(*joined: Any) -> list[tuple[_Three, _Three]]:
-    """Return the products of laws, from the parameters of `_joined`."""
-    whole, z, frame = _joined(*joined)
-    both = (
-        zip(*(np.split(values, len(joined[-1])) for values in found), strict=True)
-        for found in (whole.products(z), whole.products_between(z, frame))
-    )
-    return [*zip(*both, strict=True)]
 
 
 def _square(parts: Array) -> Array:

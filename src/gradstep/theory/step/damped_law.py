@@ -406,22 +406,6 @@ class DampedLaw(RowLaw[DampedPoints]):
         mean = self.samples.law.mean(self.samples.law.residual)
         return np.array([1.0, self.root * mean * float(self.samples.spectrum.share @ self.samples.stretch[0])])
 
-    def products_in_plane(self, z: Complex) -> tuple[Complex, Complex, Complex]:
-        """Return traces in the plane of bt and theta of the resolvent, and of C and ``q CBP`` times it, in their parts.
-
-        Of the part of theta that is orthogonal to bt, imaginary parts of products are to that of the resolvent as they
-        are of all directions at this point.
-
-        Docs, "Correlated inputs", equation (C12a).
-        """
-        plain, *products = self.products(z)
-        teacher, *along = self.products_with_teacher(z)
-        rest = self._between(self.at(z))[:, 1, 1]
-        by_c, by_samples = (
-            one + 1j * rest.imag * of.imag / plain.imag for one, of in zip(along, products, strict=True)
-        )
-        return teacher + rest, by_c, by_samples
-
     def products_with_teacher(self, z: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent along bt, and C and ``q CBP`` times it, shape (points,) each.
 
@@ -443,6 +427,12 @@ class DampedLaw(RowLaw[DampedPoints]):
         by_c = changed(resolvent @ (teacher * c), turned.mT @ (teacher * c))
         first = changed(turned[..., 0] @ teacher, inner[..., 0].mT @ teacher)
         return plain, by_c, first - self._ratio * by_c
+
+    @property
+    def product_means_with_teacher(self) -> Array:
+        """C and ``q CBP`` themselves along bt."""
+        _, *found = self.products_with_teacher(self._far)
+        return np.asarray(-(np.stack(found) * self._far).real.mean(axis=1))
 
     @cached_property
     def _far(self) -> Complex:

@@ -36,6 +36,8 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
 _TOLERANCE, _MAX_STEPS = 1e-12, 500
+#: The residual that rounding leaves at a point as far from the real axis as from zero; nearer to the axis it is larger.
+_ROUNDING = 1e-15
 #: Least eigenvalue of C that another number is divided by: the quotient is multiplied by its square later.
 _LEAST = 1e-60
 #: Symmetric matrices of two by two, of which all others are sums.
@@ -132,6 +134,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
         by_second, by_fourth, ratio = share * c**2, share * c**4, _at_points(self.samples.ratio)
         powers = self._powers(self.samples.law.weight[None])
+        tolerance = np.maximum(_TOLERANCE, _ROUNDING * np.abs(z) / z.imag)
         gain = ratio * np.einsum("zcij,c->zij", self._inverse(z, np.zeros((len(z), 2, 2))), by_second)
         for _ in range(_MAX_STEPS):
             determinant, parts = self._determinant(gain), self._parts(gain)
@@ -143,7 +146,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             change = _sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth)
             bend = -ratio[:, None] * change - _BASIS
             size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
-            if np.all(worst <= _TOLERANCE * size):
+            if np.all(worst <= tolerance * size):
                 break
             newton = gain - _solved(bend, gap)
             # Imaginary parts are matrices that are at least zero, as that of the first block of H is.

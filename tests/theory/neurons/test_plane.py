@@ -90,11 +90,11 @@ def test_the_plane_has_a_share_only_where_something_is_learned_from_it():
 
 def test_the_share_of_the_plane_changes_smoothly():
     """With the step, which stretches the rows, with the number of dimensions, and with the teacher's quadratic part."""
-    between = share(d=600, eta=gs.Step(0.2, 0.5))
-    assert 0 < share(d=600, eta=0.1) < between < share(d=600, eta=gs.Step(0.3, 0.5)) < 1
-    assert share(d=600, eta=gs.Step(0.2001, 0.5)) == pytest.approx(between, abs=0.01)
-    assert share(d=601, eta=gs.Step(0.2, 0.5)) == pytest.approx(between, abs=0.01)
-    assert 0 < share(teacher="x+.3*hermite2", eta=0.1) < share(teacher="x+.4*hermite2", eta=0.1) < 1
+    between = share(d=1500, eta=gs.Step(0.2, 0.5))
+    assert 0 < share(d=1500, eta=0.1) < between < share(d=1500, eta=gs.Step(0.3, 0.5)) < 1
+    assert share(d=1500, eta=gs.Step(0.2001, 0.5)) == pytest.approx(between, abs=0.01)
+    assert share(d=1501, eta=gs.Step(0.2, 0.5)) == pytest.approx(between, abs=0.01)
+    assert 0 < share(teacher="x+.15*hermite2", eta=0.1) < share(teacher="x+.2*hermite2", eta=0.1) < 1
 
 
 @pytest.mark.parametrize("activation", ["max(x,0)", "tanh(x)+.3*x**2"])

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 _NODES = 3
 #: The plane takes over from the spike alone where the measure of what a fit learns from it is between these, see
 #: `share_in_plane`. Without a stretch, it lowers errors by one to ten times the measure.
-_LEARNED = (1e-3, 4e-3)
+_LEARNED = (3e-4, 1.5e-3)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
 #: Fields of a bulk that all groups share.

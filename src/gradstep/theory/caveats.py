@@ -67,7 +67,7 @@ _RULES: Mapping[str, _Rule] = {
     "interpolation": _Rule("near interpolation", 0.066, 0.4, 0.077),
     "few_step_samples": _Rule("few step samples after a strong step", 0.83, 1.0, 0.027),
     "mixed_bulk": _Rule("strong step, activation not odd", 0.125, 1.0, 0.025),
-    "stretch": _Rule("rows stretched along the teacher", 0.45, 1.0, 0.026),
+    "stretch": _Rule("rows stretched along the teacher", 0.45, 1.0, 0.036),
     "shared_sign": _Rule("constant readout, activation not odd", 0.83, 1.0, 0.0295),
     "own_output": _Rule("initial output of order one", 0.385, 0.5, 0.0375),
     "own_rows": _Rule("own output that changes the rows", 1.0, 1.0, 0.1),

@@ -154,6 +154,7 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     np.testing.assert_allclose(solved.length_slope[0], fitted[:, 1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.usefixtures("one_direction")
 @pytest.mark.parametrize("bulk", ["structured", "isotropic"])
 @pytest.mark.parametrize("changes", SPREAD)
 def test_loss_is_the_projection_of_the_labels(changes, bulk):
@@ -353,6 +354,7 @@ def test_a_batch_equals_single_problems():
         assert_same(single, batched, 1e-9)
 
 
+@pytest.mark.usefixtures("one_direction")
 @pytest.mark.parametrize("changes", [*SPREAD[:-1], {"eta": gs.Step(3.0, 0.5)}, {"teacher": "sign", "n_step": 10**6}])
 def test_discretisation_error_is_below_a_millionth(changes):
     problem = BASE.replace(**changes)

@@ -70,21 +70,67 @@ def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
     assert two == pytest.approx(one, rel=2e-4)
 
 
-def test_the_plane_has_a_share_only_where_rows_are_stretched_along_the_teacher():
-    def share(**changes):
-        problem = EVEN.replace(**changes)
-        sizes = sizes_of(problem)
-        ((_, network), *_) = result_of(stepped_networks(problem))
-        return share_in_plane(problem, network.step.resolved, sizes.d)
+def share(**changes):
+    """Return the weight of the description that resolves both directions."""
+    problem = EVEN.replace(**changes)
+    sizes = sizes_of(problem)
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    return share_in_plane(problem, network.step.resolved, sizes.d)
 
+
+def test_the_plane_has_a_share_only_where_something_is_learned_from_it():
     assert share() == 1
+    assert share(eta=0.1) == 1
     assert share(activation="tanh") == 0
     assert share(teacher="sin(x)") == 0
+    assert share(teacher="x-1") == 0
     assert share(eta=0.0) == 0
     assert share(d=math.inf, width="1.5d", n_step="3d", n="2.5d", ridge="0.01d") == 0
-    between = share(eta=gs.Step(0.2, 0.5))
-    assert 0 < between < 1
-    assert share(eta=gs.Step(0.2001, 0.5)) == pytest.approx(between, abs=0.01)
+
+
+def test_the_share_of_the_plane_changes_smoothly():
+    """With the step, which stretches the rows, with the number of dimensions, and with the teacher's quadratic part."""
+    between = share(d=3000, eta=gs.Step(0.2, 0.5))
+    assert 0 < share(d=3000, eta=0.1) < between < share(d=3000, eta=gs.Step(0.3, 0.5)) < 1
+    assert share(d=3000, eta=gs.Step(0.2001, 0.5)) == pytest.approx(between, abs=0.01)
+    assert share(d=3001, eta=gs.Step(0.2, 0.5)) == pytest.approx(between, abs=0.01)
+    assert 0 < share(teacher="x+.15*hermite2", eta=0.1) < share(teacher="x+.2*hermite2", eta=0.1) < 1
+
+
+@pytest.mark.parametrize("activation", ["max(x,0)", "tanh(x)+.3*x**2"])
+def test_a_second_direction_of_which_nothing_is_learned_changes_next_to_nothing(activation, monkeypatch):
+    """Beyond the limit too: neurons have the same variance in all, whether one direction is taken out of it or two.
+
+    Counted twice, the variance along the second direction would raise these errors by .7 and 1.5 per cent.
+    """
+    problem = gs.Problem(
+        activation=activation, teacher="x-1", d=120, width=180, n_step=480, n=240, eta=gs.Step(0.02, 0.5), ridge=1.2,
+        noise=0.1, readout="constant",
+    )  # fmt: skip
+    one, two = errors(problem, monkeypatch, 0.0), errors(problem, monkeypatch, 1.0)
+    assert two == pytest.approx(one, rel=4e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "without"),
+    [
+        ({"activation": "max(x,0)", "teacher": "hermite2"}, 0.015),
+        ({"activation": "max(x,0)", "teacher": "hermite2", "readout": {0.5: 0.5, 2: 0.5}}, 0.015),
+        ({"activation": "max(x,0)", "teacher": "hermite2", "readout": "gaussian"}, 0.013),
+        ({"activation": "tanh(x)+.3*x**2", "teacher": "x+hermite2", "width": 360}, 0.008),
+    ],
+    ids=["relu", "two readouts", "gaussian", "linear part"],
+)
+def test_a_small_step_changes_as_little_as_it_does_in_networks(changes, without, monkeypatch):
+    """Networks and fits are the same with and without the step. One direction jumps where it leaves the teacher's."""
+    problem = EVEN.replace(**{"d": 120, "width": 180, "n_step": 480, "n": 240, "ridge": 1.2, "noise": 0.1} | changes)
+    stepped = problem.replace(eta=gs.Step(0.02, 0.5))
+    before = gs.predict(problem.replace(eta=0.0)).test_error
+    networks = [gs.simulate(each, seeds=32)["test_error"] for each in (stepped, problem.replace(eta=0.0))]
+    difference = (networks[0] - networks[1]) / before
+    change, error = difference.mean(), difference.std(ddof=1) / math.sqrt(len(difference))
+    assert gs.predict(stepped).test_error / before - 1 == pytest.approx(change, abs=2e-3 + 2 * error)
+    assert errors(stepped, monkeypatch, 0.0)[0] / before - 1 > change + without
 
 
 def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
@@ -121,8 +167,11 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
         assert weight @ rest == pytest.approx(mean)
         assert weight @ (rest - mean) ** 2 == pytest.approx(spread)
         assert weight @ (rest - mean) ** 4 == pytest.approx(3 * spread**2)
+        # Of the variance in all directions but the spike, that along the teacher's rest has its own coordinate.
+        left = variance[g] * (1 - 1 / d)
+        assert found.variance[mine] == pytest.approx(left)
         for value, pull in zip(rest, across.pull[mine], strict=True):
-            whole = one[g] @ frame @ np.linalg.solve(plane, [offset[g], value]) / math.sqrt(variance[g])
+            whole = one[g] @ frame @ np.linalg.solve(plane, [offset[g], value]) / math.sqrt(left)
             assert pull == pytest.approx(whole - frame @ (frame.T @ whole))
             assert pull @ frame == pytest.approx(0, abs=1e-12)
 
@@ -173,6 +222,8 @@ def test_a_great_many_samples_stretch_the_rows_as_many_do(n_step):
         {"activation": "abs(x)", "eta": gs.Step(1.0, 0.5)},
         {"activation": "max(x,0)", "eta": gs.Step(3.0, 0.5)},
         {"teacher": "hermite2+.3*hermite4", "eta": gs.Step(3.0, 0.5)},
+        {"activation": "max(x,0)", "teacher": "max(x,0)", "readout": "gaussian"},
+        {"activation": "softplus", "teacher": "tanh(x)+.5*hermite2", "readout": {0.5: 0.5, 2: 0.5}},
     ],
 )
 def test_features_that_are_steep_along_the_teacher_are_resolved(changes):

@@ -8,8 +8,8 @@ The readout minimises
 Given the projection :math:`\kappa` of a fresh input on the spike, and its coordinate t along the part of the teacher's
 direction orthogonal to the spike, the output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`.
 On a training sample it is the proximal point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage.
-Where a step stretches the rows along the teacher, features are resolved along both directions: then the output is a
-function of :math:`\kappa` and t, and the label is known up to its noise.
+Where features bend along the teacher too, they are resolved along both directions: then the output is a function of
+:math:`\kappa` and t, and the label is known up to its noise.
 The derivatives of the loss's Moreau envelope act on every weight as a field, which is Gaussian over the neurons of a
 group, and the weight is the proximal point of the penalty at its field. The bulk is a Gaussian matrix, so that the
 neurons are coupled through a few scalars only for every separable penalty; the l1 norm needs no approximation.

@@ -196,7 +196,7 @@ def stepped_networks(
     regrouped : callable, optional
         Returns other groups for those found.
     plane : bool, optional
-        Whether the teacher's direction is resolved beside that of the spike where rows are stretched along it
+        Whether the teacher's direction is resolved beside that of the spike where a fit learns from it
         (`gradstep.theory.neurons.plane`).
 
     Returns

@@ -23,6 +23,7 @@ from gradstep.theory.equivalent.certificate import (
     check_solution,
     response_defect,
 )
+from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.leverage import (
     TOLERANCE,
     Leverage,
@@ -451,6 +452,19 @@ def _fluctuations(
     return Fluctuations(output, np.maximum(own + added, _LEAST_SPREAD * own) / equations.neurons)
 
 
+def _given_spike(values: Array, features: ConditionalFeatures) -> Array:
+    """Return the means of values at all nodes of the same kappa, shape (batch, nodes).
+
+    Of the errors they have a bound: where labels and fit cross along the teacher's rest, terms that the equations leave
+    out may take more from an error than anything else adds.
+    """
+    if not features.rest.any():
+        return values
+    place = np.cumsum(np.diff(features.kappa, axis=1, prepend=np.inf) != 0).reshape(values.shape) - 1
+    total, weight = (np.bincount(place.ravel(), of.ravel()) for of in (features.weight * values, features.weight))
+    return np.asarray((total / weight)[place])
+
+
 def _check_average(part: Array, outermost: Array, label_power: Array) -> None:
     """Refuse errors whose average over kappa is cut off, or of which one is below zero by more than rounding.
 
@@ -543,7 +557,8 @@ def solve(
     else:
         check_point(equations, point, near, tolerance)
         check_response(near, sources, changes)
-        check_errors(conditional, tables.hidden_square + noise_square[:, None], label_power)
+        least = tables.hidden_square + noise_square[:, None]
+        check_errors(_given_spike(conditional, features), _given_spike(least, features), label_power)
         if population is None:
             explained = features.teacher_mean * means.learned + np.vecdot(tables.teacher_slopes.mT, means.slopes.mT)
             unexplained = features.teacher_square + noise_square[:, None] - explained

@@ -1,10 +1,11 @@
-"""Rows whose component along the teacher is as large as that along the spike: both directions are resolved.
+"""Features that bend along the teacher as well as along the spike: both directions are resolved.
 
-As a rule one direction suffices, that of the spike: along each other one a row has a component of order ``d**-1/2``, on
-which a feature depends linearly to leading order. A step that stretches the rows along the teacher by a factor ``T``
-makes the curvature of a feature along the teacher's part ``zeta`` orthogonal to the spike ``T`` times as large. What a
-fit learns through it falls like ``1/d``, but with a factor of ``T^2``: at a hundred dimensions it may be half of the
-error. So features are then functions of two coordinates, and a group of neurons has a projection on each direction.
+In the limit one direction suffices, that of the spike: along each other one a row has a component of order ``d**-1/2``,
+on which a feature depends linearly to leading order. Through the curvature of features along the teacher's part
+``zeta`` orthogonal to the spike a fit learns the even part of the teacher. This falls like ``1/d``: at a hundred
+dimensions it is some per cent of the error. A step that stretches the rows along the teacher by a factor ``T`` makes
+it ``T^2`` times as much, which may be half of the error. So features are then functions of two coordinates, and a group
+of neurons has a projection on each direction.
 This project. Docs, "Uniform equivalent", equation (E19).
 """
 
@@ -30,9 +31,9 @@ Array = NDArray[np.float64]
 
 #: Nodes of a row's projection on the teacher's rest: they reproduce its moments up to the fifth.
 _NODES = 3
-#: ``(T - 1)^2 / d``, a mean over the neurons, between which the plane takes over from the spike alone. ``T`` is the
-#: variance of a row along the teacher, over that along other directions, after a step of many samples.
-_STRETCHED = (0.001, 0.01)
+#: The plane takes over from the spike alone where the measure of what a fit learns from it is between these, see
+#: `share_in_plane`. Without a stretch, it lowers errors by one to ten times the measure.
+_LEARNED = (1e-4, 1e-3)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
 #: Fields of a bulk that all groups share.
@@ -54,7 +55,10 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     Returns
     -------
     float
-        Zero in the limit of many dimensions, and wherever rows are not stretched along the teacher.
+        Zero in the limit of many dimensions, where activation or teacher have no quadratic part, and where the spike
+        is along the teacher. It grows with ``(E_a[(T - 1)^2] + s) / d``, where ``T`` is the variance of a row along the
+        teacher, over that along other directions, after a step of many samples. ``s`` is the share of the quadratic
+        part in the activation's power beyond a linear function, times its share in the teacher's variance.
     """
     if step.correlated is not None:
         return 0.0
@@ -62,7 +66,15 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     whole = step.stretch(values, values**2)
     along = whole + step.curvature * math.sqrt(2) * moments(link_of(problem.teacher)).quadratic * values
     excess = (along**2 - whole**2) / (whole**2 + step.bulk * values**2)
-    return smooth_rise(float(shares @ excess**2) / d, *_STRETCHED) * smooth_rise(1 - step.alignment**2, *_REST)
+    learned = (float(shares @ excess**2) + _quadratic(problem)) / d
+    return smooth_rise(learned, *_LEARNED) * smooth_rise(1 - step.alignment**2, *_REST)
+
+
+def _quadratic(problem: Problem) -> float:
+    """Return the quadratic part's share of the activation, without what is linear, times that of the teacher."""
+    features, labels = moments(problem.activation), moments(link_of(problem.teacher))
+    power, variance = features.nonlinear_second_moment, labels.second_moment - labels.mean**2
+    return float((features.quadratic * labels.quadratic) ** 2 / max(power * variance, NOTHING))
 
 
 def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]:
@@ -89,12 +101,16 @@ def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]
     regression = with_rest / variance[:, None] - teacher
     regression -= np.outer(regression @ bulk.spike, bulk.spike)
     pull = (bulk.pull - np.outer(known, teacher))[:, None] + own[..., None] * regression[:, None]
+    # The rest has its share of the variance in the directions orthogonal to the spike; what a row is stretched by along
+    # it was never a part of that.
+    left = 1 - 1 / d
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()
+    columns["variance"] = np.repeat(left * groups.variance, _NODES)
     of_groups = (f.name for f in fields(bulk) if f.name not in _SHARED)
     repeated = {name: np.repeat(getattr(bulk, name), _NODES, axis=0) for name in of_groups}
-    return Groups(**columns), replace(bulk, **repeated | {"pull": pull.reshape(-1, len(teacher))})
+    return Groups(**columns), replace(bulk, **repeated | {"pull": pull.reshape(-1, len(teacher)) / math.sqrt(left)})
 
 
 def _known_covariance(bulk: Bulk) -> Array:

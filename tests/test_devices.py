@@ -19,7 +19,7 @@ import gradstep as gs
 from gradstep.gaussian import scalar_function
 from gradstep.host import host_errors, to_host
 from gradstep.simulation import ridge
-from gradstep.simulation.backend import backend
+from gradstep.simulation.backend import _pinned, backend
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.streams import BLOCK_ROWS
 
@@ -363,3 +363,5 @@ def test_memory_and_threads_of_a_device(device: str) -> None:
     block = torch.from_numpy(engine.drawing.empty((3, 2)))
     assert tuple(block.shape) == (3, 2)
     assert block.is_pinned() == engine.on_card
+    # Where memory cannot be pinned, other memory does.
+    assert _pinned((3, 2)).shape == (3, 2)

@@ -22,8 +22,10 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -137,8 +139,8 @@ def drawing(card: Card, side: int) -> Iterator[Row]:
     sample = fit_sample(0, min(threads, 8) * BLOCK_ROWS, side)
 
     def drawn(way: Drawing, count: int) -> float:
-        blocks = sample.blocks(way)
-        return card.timed(lambda: [next(blocks) is None for _ in range(count)])[0] / count
+        blocks = islice(sample.blocks(way), count)
+        return card.timed(lambda: deque(blocks, maxlen=0))[0] / count
 
     drawn(Drawing(1, kept), 1)
     alone = drawn(Drawing(1, kept), 1)

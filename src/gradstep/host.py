@@ -28,8 +28,11 @@ def host_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
+        if torch is None:
+            raise
+        # Of the machine's own memory no more than these words tell.
+        if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate" in str(error):
             raise MemoryError(str(error)) from error
-        if torch is not None and isinstance(error, torch.linalg.LinAlgError):
+        if isinstance(error, torch.linalg.LinAlgError):
             raise np.linalg.LinAlgError(str(error)) from error
         raise

@@ -230,6 +230,17 @@ def test_a_large_fit_is_judged_by_its_eigenvalues(limit: float) -> None:
         assert np.linalg.norm(found[0] - best[0]) < ACCURACY * np.linalg.norm(best[0])
 
 
+@pytest.mark.parametrize(("size", "limit"), [(1, 0.99), (1, 1.01), (30, 0.99), (30, 1.01)])
+def test_a_matrix_of_one_eigenvalue_is_judged_to_the_last_per_cent(size: int, limit: float) -> None:
+    """Its trace is its largest eigenvalue, and the penalty the smallest one of the sum, if there are several."""
+    penalty, direction = 3.0, np.random.default_rng(size).standard_normal(size)
+    direction /= np.linalg.norm(direction)
+    condition = limit * ACCURACY / np.finfo(float).eps
+    gram = (condition - 1) * penalty * np.outer(direction, direction)
+    found = primal(gram, gram @ np.ones(size), float(np.sum(gram)), (penalty,))
+    assert (found is None) == (limit > 1 and size > 1)
+
+
 def test_the_accuracy_check_is_what_saves_the_ill_conditioned_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = draw(9, 6)
     features[:, 1] = features[:, 0] + 1e-5 * features[:, 1]

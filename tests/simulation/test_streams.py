@@ -66,7 +66,7 @@ def test_threads_hold_few_blocks_and_end_with_the_first_that_fails(monkeypatch: 
     next(blocks)
     blocks.close()
     assert set(drawn) <= {0, 1, 2}
-    # Of so wide blocks only one is in memory beside the one in use.
+    # Only two blocks of this width may be drawn ahead of the one in use.
     monkeypatch.setattr(streams, "_AHEAD", 2 * 8 * BLOCK_ROWS * 2)
     drawn.clear()
     blocks = normal_blocks(0, Purpose.FIT_INPUTS, 9 * BLOCK_ROWS, 2, drawing=Drawing(16))

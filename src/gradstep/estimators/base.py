@@ -52,6 +52,7 @@ from gradstep.estimators.table import (
     standardised_targets,
 )
 from gradstep.gaussian import ScalarFunction
+from gradstep.host import host_errors
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
 from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, left_out, penalty_path
@@ -208,7 +209,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     def _in_range(self) -> Iterator[None]:
         """Say what to change where features overflow, and NumPy need not warn of it, too."""
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"), host_errors():
                 yield
         except OutOfRange:
             if not checked_eta(self.eta, 1):  # chosen, or no step
@@ -403,7 +404,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         backend, layer, n = checked_backend(self.device, self.dtype), self._layer, X.shape[0]
         table = Table(X, np.empty((n, 0)), np.ones(n), self.standardisation_, rows_per_block(max(layer.weights.shape)))
         parts = (finish(to_host(layer.features(backend, z))) for z, _ in table.blocks())
-        with self._threads(n, layer.width):
+        with self._threads(n, layer.width), host_errors():
             first = next(parts)
             # Block after block into its place: all at once would take twice the memory.
             result, done = np.empty((n, *first.shape[1:]), first.dtype), 0

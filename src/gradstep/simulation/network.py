@@ -164,6 +164,7 @@ class Network:
     dtype: str = "float64"
     after_block: Callable[[], None] = field(default=_silent, repr=False)
 
+    @host_errors()
     def __post_init__(self) -> None:
         problem, sizes, seed = self.problem, finite_sizes(self.problem), chosen_seed(self.seed)
         d, width = sizes.d, sizes.width
@@ -222,6 +223,7 @@ class Network:
         return InputLaw.of(self.problem) if self.rows is None else self.rows.law(self.problem, self.seed)
 
     @cached_property
+    @host_errors()
     def after(self) -> Array:
         """First layer after the step, or after training, shape (N, d); without a step it is the initial one."""
         if self.trained is not None:
@@ -778,6 +780,7 @@ class Network:
     def _blocks(self, sample: Sample | ChosenRows) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         return sample.blocks(self._engine.drawing) if isinstance(sample, Sample) else sample.blocks()
 
+    @host_errors()
     def _gathered(self, sample: Sample | ChosenRows) -> tuple[Array, Array]:
         inputs, labels = zip(*self._labelled(sample), strict=True)
         return self._engine.xp.concat(inputs), self._engine.xp.concat(labels)

@@ -416,13 +416,22 @@ def _cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, fl
         if factorised is None:
             return None
         solve, trace_of_inverse = factorised
-        start = like(gram, np.random.default_rng(size).standard_normal(size))
-        condition = (_largest(lambda vector: gram @ vector, start) + penalty) * _largest(solve, start)
-        if not _EPSILON * condition <= ACCURACY:
+        if not _keeps_digits(gram, penalty, solve):
             return None
         solution = solve(right_side)
         freedom = size - penalty * trace_of_inverse()
     return solution, min(max(freedom, 0.0), float(size))
+
+
+def _keeps_digits(gram: Array, penalty: float, solve: Callable[[Array], Array]) -> bool:
+    """Whether the condition number of ``gram + penalty`` leaves enough digits; `solve` multiplies by its inverse."""
+    # No eigenvalue of the sum is larger than this trace, or smaller than the penalty: for most fits no more is needed.
+    if _EPSILON * (float(array_namespace(gram).linalg.trace(gram)) + penalty) <= ACCURACY * penalty:
+        return True
+    size = gram.shape[0]
+    start = like(gram, np.random.default_rng(size).standard_normal(size))
+    condition = (_largest(lambda vector: gram @ vector, start) + penalty) * _largest(solve, start)
+    return _EPSILON * condition <= ACCURACY
 
 
 def _largest(times: Callable[[Array], Array], vector: Array) -> float:

@@ -307,8 +307,8 @@ def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, monkeypatch
 
 @pytest.mark.parametrize(("d", "measured", "error"), [(512, 1.1372, 0.0098), (1024, 1.0836, 0.0143)])
 def test_rows_of_several_readouts_have_a_variance_in_all_directions(d, measured, error):
-    # If the diagonal of B is a mean over far neighbours beside the eigenvalue itself, rows lose all variance in some
-    # directions. The test error would be 1.016 and .9965. Measured on 80 and 36 networks.
+    # If the diagonal of B is a mean over a wide range of eigenvalues, rows lose all variance in some directions, and
+    # the test error is 1.016 and .9965. Measured on 80 and 36 networks.
     problem = gs.Problem(
         activation="tanh(x) + 0.3*x**2", teacher="x - 1", d=d, width=d, n_step=8 * d, n=round(1.44 * d), noise=0.2,
         eta=gs.Step(2.149, 0.5), ridge=0.016, readout={0.5: 0.5, 2.0: 0.5},

@@ -19,9 +19,10 @@ from gradstep.theory.neurons.rational_rule import function_products
 __all__ = ["Diagonals", "nearest_diagonals"]
 
 #: Added to the square of each function, which has length one, so that functions that others make up to rounding do not
-#: matter. With 1e-10 or 1e-6 in its place, errors of predictions are the same to 1e-6.
+#: matter. With 1e-10 to 1e-5 in its place the errors of fifty predictions change by 1e-8 in the median and by less than
+#: 4e-5.
 _FAINT = 1e-6
-#: Square of a part of a function, over that of its size, below which it is rounding.
+#: Mean square of the real or the imaginary part of a function, over that of the whole, below which it is rounding.
 _VANISHING = 1e-10
 
 Array = NDArray[np.float64]

@@ -242,7 +242,8 @@ def _points(law: CorrelatedLaw | DampedLaw | StretchedLaw, z: Complex, frame: Ar
 
 def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
     """Return points beside a law, from its mean and its transform at other points."""
-    # 1 / (l - z) is almost linear in l where z is far from the law, but no farther than need be.
+    # Where z is far from the law, 1 / (l - z) is almost linear in l, and its variance tells that of l. Rounding grows
+    # with the distance: at about that of the mean both errors are small.
     at = int(np.abs(np.abs(z) - mean).argmin())
     variance = transform[at].imag / z[at].imag - abs(transform[at]) ** 2
     deviation = math.sqrt(max(variance, 0.0)) * abs(z[at] - mean) ** 2
@@ -253,12 +254,12 @@ def _diagonals(law: DampedLaw | StretchedLaw, points: _Points, frame: Array) -> 
     """Return the diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors."""
 
     def joined(products: Callable[[Complex], tuple[Complex, ...]]) -> Complex:
-        """Return products with C and with ``q CBC`` at all points, without those with one."""
+        """Return the products of C and ``q CBC`` with the resolvent at all points; the first is the resolvent alone."""
         return np.concatenate([np.stack(products(each)[1:]) for each in points.sets], axis=1)
 
     of_all = nearest_diagonals(points.z, points.transform, points.slope, law.product_means, joined(law.products))
     if isinstance(law, DampedLaw):
-        # Orthogonal to bt, where products are not known, there are the diagonals of all directions.
+        # The products orthogonal to bt are not known: the diagonals of all directions stand for them.
         rest, d_rest = ((frame @ each @ frame.T)[:, 1, 1] for each in (points.between, points.d_between))
         means, resolved = of_all.along(rest, d_rest)
         means, resolved = means + law.product_means_with_teacher, resolved + joined(law.products_with_teacher)

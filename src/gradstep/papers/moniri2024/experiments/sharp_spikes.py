@@ -1,4 +1,4 @@
-"""Delta_l or Lambda_l for every l: as published, closed form, equations at n = 1e16, sharp spikes on real features.
+"""Delta_l or Lambda_l for every l: as published, closed form, equations at n = 1e17, sharp spikes on real features.
 
 No network that fits in a computer has more than two spikes that are sharp. So spikes far stronger than the bulk are
 added to the features of real random layers. Their shapes are the network's own: the direction of its real gradient,
@@ -47,7 +47,7 @@ from gradstep.theory import predict_many
 __all__ = ["SharpSpikes", "measure"]
 
 
-SIZE = 1e16
+SIZE = 1e17
 """Samples at which the equations for every step size are solved."""
 
 MARGIN = 0.01
@@ -184,7 +184,7 @@ HEADER = (
     "network's spikes",
     "sharp spikes",
     "polynomial activation",
-    "the same, equations at n = 1e16",
+    "the same, equations at n = 1e17",
 )
 
 
@@ -215,7 +215,7 @@ def _equations(accuracy: float, found: Sequence[_Polynomial]) -> list[Check]:
     published = min(abs(p.solved - p.published) / (p.limit - p.fewer) for p in found[1:])
     return [
         Check.at_most(
-            "at n = 1e16 the equations differ from their limits by {} of what the last spike adds", gap, accuracy
+            "at n = 1e17 the equations differ from their limits by {} of what the last spike adds", gap, accuracy
         ),
         Check.at_least("those of the published spikes differ by {} of it or more (l > 1)", published, accuracy),
     ]

@@ -281,5 +281,8 @@ def mean_curve(
 
     mean = np.zeros_like(kappa)
     for share, nodes, values in parts:
-        mean += share * PchipInterpolator(nodes, values)(np.clip(kappa, nodes[0], nodes[-1]))
+        # A slope may be a harmonic mean: of next to nothing the reciprocal is infinite, and the mean is zero.
+        with np.errstate(over="ignore"):
+            curve = PchipInterpolator(nodes, values)
+        mean += share * curve(np.clip(kappa, nodes[0], nodes[-1]))
     return mean

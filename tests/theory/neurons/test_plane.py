@@ -129,8 +129,12 @@ def test_a_small_step_changes_as_little_as_it_does_in_networks(changes, without,
     networks = [gs.simulate(each, seeds=32)["test_error"] for each in (stepped, problem.replace(eta=0.0))]
     difference = (networks[0] - networks[1]) / before
     change, error = difference.mean(), difference.std(ddof=1) / math.sqrt(len(difference))
-    assert gs.predict(stepped).test_error / before - 1 == pytest.approx(change, abs=2e-3 + 2 * error)
-    assert errors(stepped, monkeypatch, 0.0)[0] / before - 1 > change + without
+    predicted = gs.predict(stepped).test_error
+    one, two = (errors(stepped, monkeypatch, share)[0] for share in (0.0, 1.0))
+    assert two / before - 1 == pytest.approx(change, abs=2e-3 + 2 * error)
+    assert one / before - 1 > change + without
+    # For a Gaussian readout the plane would take too long.
+    assert predicted == pytest.approx(one if stepped.readout.kind == "gaussian" else two, rel=1e-6)
 
 
 def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():

@@ -30,7 +30,7 @@ def host_errors() -> Iterator[None]:
         torch = sys.modules.get("torch")
         if torch is None:
             raise
-        # Of the machine's own memory no more than these words tell.
+        # PyTorch has no type of error for a lack of the machine's own memory, only this text.
         if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate" in str(error):
             raise MemoryError(str(error)) from error
         if isinstance(error, torch.linalg.LinAlgError):

@@ -281,7 +281,7 @@ def mean_curve(
 
     mean = np.zeros_like(kappa)
     for share, nodes, values in parts:
-        # A slope may be a harmonic mean: of next to nothing the reciprocal is infinite, and the mean is zero.
+        # The slopes are harmonic means. The reciprocal of a tiny one overflows to infinity, and the mean is then zero.
         with np.errstate(over="ignore"):
             curve = PchipInterpolator(nodes, values)
         mean += share * curve(np.clip(kappa, nodes[0], nodes[-1]))

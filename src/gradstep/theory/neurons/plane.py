@@ -34,8 +34,8 @@ _NODES = 3
 #: The plane takes over from the spike alone where the measure of what a fit learns from it is between these, see
 #: `share_in_plane`. Without a stretch, it lowers errors by one to ten times the measure.
 _LEARNED = (3e-4, 1.5e-3)
-#: The same for a Gaussian readout, of what a stretch brings. In the plane its nodes leave errors of .13 per cent, and
-#: cost a hundred times as much as one direction does.
+#: The same for a Gaussian readout, where only the stretch counts. In the plane its nodes cost a hundred times as much
+#: as one direction does, and leave .13 per cent of the errors.
 _STRETCHED = (1e-3, 1e-2)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
@@ -109,8 +109,8 @@ def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]
     regression = with_rest / variance[:, None] - teacher
     regression -= np.outer(regression @ bulk.spike, bulk.spike)
     pull = (bulk.pull - np.outer(known, teacher))[:, None] + own[..., None] * regression[:, None]
-    # The rest has its share of the variance in the directions orthogonal to the spike; what a row is stretched by along
-    # it was never a part of that.
+    # The variance of a group is that in all directions orthogonal to the spike, without a stretch. One of them is the
+    # teacher's rest, along which a row has its projection now.
     left = 1 - 1 / d
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()

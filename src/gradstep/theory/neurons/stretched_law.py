@@ -153,8 +153,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             positive = np.linalg.eigvalsh(newton.imag).min(axis=1) > 0
             gain = np.where(positive[:, None, None], newton, gain + gap)
         else:
-            off = float(np.max(worst / size))
-            raise NotConverged("the law of the rows after the step", off, _TOLERANCE, "Take more samples in the step.")
+            off, advice = worst / size, "Take more samples in the step."
+            at = int(np.argmax(off / tolerance))
+            raise NotConverged("the law of the rows after the step", float(off[at]), float(tolerance[at]), advice)
         turned = inverse @ _FIRST @ inverse
         d_gain = -_solved(bend, ratio * np.einsum("zcij,c->zij", turned, by_second))
         d_weight = _d_left(parts, squared, d_gain)

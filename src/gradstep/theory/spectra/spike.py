@@ -1,4 +1,4 @@
-"""What the equations of the weights share: the spike of the step, nodes of its samples, and the layer's shape.
+"""The spike of a step, the nodes of its samples and the layer's shape, for all equations of the weights.
 
 The spike is a rank-one part of the layer along the readout, `Spike`. It holds what the step adds and what it takes back
 of the initial weights. This project.
@@ -35,7 +35,7 @@ _LEAST_WEIGHT = 1e-13
 
 
 class Rectangular:
-    """What the spectrum of ``W^T W`` has by the shape of W alone: `aspect` is ``N / d``."""
+    """Properties of the spectrum of ``W^T W`` that follow from the shape of W; `aspect` is ``N / d``."""
 
     aspect: float
 

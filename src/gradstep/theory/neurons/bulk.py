@@ -60,6 +60,9 @@ _DEARER = 20.0
 _LEAST_NOISE = 1e-9
 #: Least variance of rows in a direction, over its mean over the readouts, that counts for what norms tell of them.
 _LEAST_PART = 0.01
+#: Least variance of a row in a direction, of mean one, that its norm may tell of. Rounding leaves nodes next to zero, of
+#: no weight, at which no row is known.
+_LEAST_VARIANCE = 1e-6
 #: Number of readouts for which the poles are computed.
 _READOUTS = 4
 #: Largest error of the rules at them. It jumps with the number of poles, which must not disturb a search over the step.
@@ -245,7 +248,7 @@ def _with_norms(
     shared, noise = groups.norm_covariance / np.sqrt(mean_variance), bulk.projection_noise
     left = groups.norm_variance - np.divide(shared**2, noise, out=np.zeros_like(noise), where=noise > 0)
     # If readouts have several values, the variances are diagonals of matrices, and some may be far too small.
-    least = _LEAST_PART * (groups.weight @ bulk.special_profile)
+    least = np.maximum(_LEAST_PART * (groups.weight @ bulk.special_profile), _LEAST_VARIANCE)
     slope = covariance / (bulk.special_profile**8 + least**8) ** (1 / 8)
     possible = _possible((slope * covariance).sum(axis=1) / np.maximum(left, _LEAST_NOISE * groups.norm_variance))
     covariance, slope = possible[:, None] * covariance, possible[:, None] * slope

@@ -179,7 +179,7 @@ def law_rules(
         advice = "Take more samples in the step, or a smaller step."
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
     others = None
-    if sampled and not isinstance(law, DampedLaw):
+    if sampled:
         plain, resolved = zip(*(law.others(each, frame) for each in points.sets), strict=True)
         others = Others(plain[0], np.concatenate(resolved))
     functions = None if mixed is None else _diagonals(mixed, points, frame)

@@ -190,6 +190,37 @@ class DampedPoints:
         return np.asarray(self.inner @ (turned[..., None] * turned[..., None, :] + weight[:, None]) @ self.inner)
 
 
+class _SampleSums(NamedTuple):
+    """Sums of the samples beside the vectors of a law, and beside the change along bt.
+
+    Attributes
+    ----------
+    among : ndarray, shape (points, 2, sums)
+        The resolvent before the change.
+    sides : ndarray, shape (points, sums, 2 rows)
+        As in the law's `_blocks`.
+    """
+
+    among: Complex
+    sides: Complex
+
+
+class _Means(NamedTuple):
+    """Means over a sample of some weight times the powers 1 to 3 of the residual.
+
+    Attributes
+    ----------
+    lowest, next : ndarray, shape (points, 3)
+        Over ``Delta``, and the same times the residual.
+    parts : ndarray, shape (points, 3, rows, rows)
+        Times ``K (1 + Gamma K)^-1``.
+    """
+
+    lowest: Complex
+    next: Complex
+    parts: Complex
+
+
 @dataclass(frozen=True)
 class DampedLaw(RowLaw[DampedPoints]):
     """The covariance of rows after a damped step, of one readout or in the mean over several.
@@ -491,6 +522,103 @@ class DampedLaw(RowLaw[DampedPoints]):
         turn = self._together
         return turn.T @ (among - sides @ solved.mT) @ turn, np.asarray(turn.T @ slope @ turn)
 
+    def others(self, z: Complex, frame: Array) -> tuple[Array, Complex]:
+        """Return the products of vectors with those that the samples make, plain and with the resolvent between.
+
+        These are ``C g``, ``PBC g``, ``C h``, ``PBC h``, ``P h_3``, ``P h`` and ``P g``, where g, h and h_3 are
+        ``Z^T r^p / n_step`` with ``p = 1, 2, 3``.
+
+        Docs, "Correlated inputs", equation (C13a).
+
+        Parameters
+        ----------
+        z : ndarray, shape (points,)
+        frame : ndarray, shape (2, vectors)
+            As in `between`.
+
+        Returns
+        -------
+        plain : ndarray, shape (vectors, 7)
+        resolved : ndarray, shape (points, vectors, 7)
+        """
+        far = self._far
+        plain = -(self._with_sums(self.at(far)) * far[:, None, None]).real.mean(axis=0)
+        return frame.T @ plain, np.asarray(frame.T @ self._with_sums(self.at(z)))
+
+    def _with_sums(self, points: DampedPoints) -> Complex:
+        """Return the resolvent between the vectors of `between` and the sums of the samples of `others`."""
+        sums = self._sums_of_samples(points)
+        _, sides, change = self._blocks(
+            self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
+        )
+        found = sums.among - sides @ np.linalg.solve(change, sums.sides.mT)
+        # The row that B leads to holds PBC times a vector, and the part rho of C times it.
+        with_c, with_b, with_p = found[..., :2], found[..., 2:4], found[..., 4:]
+        with_b = (with_b - self._ratio * with_c) / self.root if self.root else 0 * with_c
+        ordered = [with_c[..., :1], with_b[..., :1], with_c[..., 1:], with_b[..., 1:], with_p]
+        return np.asarray(self._together.T @ np.concatenate(ordered, axis=-1))
+
+    def _sums_of_samples(self, points: DampedPoints) -> _SampleSums:
+        """Return what the sums of samples are to the vectors of `between` and to the change along bt.
+
+        The columns are ``C g`` and ``C h`` in the first row, g and h in the row that B leads to, if there is one, and
+        ``h_3``, h and g in the row of y.
+        """
+        known, sources, law = self.samples.spectrum, self.samples.sources, self.samples.law
+        teacher, c, y = known.teacher, known.eigenvalue, len(self._to_first) - 2
+        gain, inner, resolvent, turned = points.gain, points.inner, self._resolvent(points), self._turned(points)
+        rows = len(self._to_first)
+        powers = np.array([1, 2, 1, 2, 3, 2, 1])
+        # What a column is to each row, in each class: that of the resolvent between them; and to bt in the first row.
+        to_rows = np.stack([turned * c[:, None]] * 2 + [inner[..., 0]] * 2 + [inner[..., y]] * 3, axis=1)
+        to_first = np.stack([resolvent * c] * 2 + [turned[..., 0]] * 2 + [turned[..., y]] * 3, axis=1)
+        to_samples = np.einsum("c,zkcr->zkr", points.weights, to_rows)
+        along = np.array([law.mean(law.residual**power * law.projection) for power in powers])
+        among: Complex = np.empty((len(inner), 2, len(powers)), dtype=complex)
+        among[:, 0] = along * (to_first @ teacher)
+        among[:, 1] = along * (to_rows[..., y] @ (teacher * sources.inner) + to_first @ (teacher * sources.direct))
+        # Of sums of the same samples: equation (C13a).
+        by_weight, by_projection = self._sum_means(points)
+        eta, q, square = self._eta, self.root, gain[:, y, y, None]
+        one = (1 - eta * gain[:, y, -1, None]) * to_samples[..., y] + eta * square * to_samples[..., -1]
+        together = one * by_weight.lowest[:, powers - 1]
+        if q:
+            first = gain[:, 0, y, None] * to_samples[..., y] - square * to_samples[..., 0]
+            together = together + q * first * by_weight.next[:, powers - 1]
+        if self.samples.turn is not None:
+            more = np.einsum("c,zkc->zk", points.weights * (sources.noise - 1), to_rows[..., y])
+            beside, _ = self._more(inner)
+            means = np.array([law.mean(sources.weight * law.residual**power) for power in powers])
+            inside = by_weight.parts[:, powers - 1]
+            together = together + means * more - ((beside[:, None, None] @ inside)[..., 0, :] * to_samples).sum(axis=-1)
+        among[:, 1] += together
+        sides: Complex = np.empty((len(inner), len(powers), 2 * rows), dtype=complex)
+        sides[..., :rows] = along[:, None] * np.einsum("c,zkcr->zkr", teacher, to_rows)
+        sides[..., rows:] = (to_samples[:, :, None] @ by_projection.parts[:, powers - 1])[..., 0, :]
+        return _SampleSums(among, sides * self._unit)
+
+    def _sum_means(self, points: DampedPoints) -> tuple[_Means, _Means]:
+        """Return means over a sample with the weights of theta, and with its projection on bt."""
+        means = _sums(points.inverse, self._sum_weights.T).reshape(-1, 2, 3, 3)
+        parts = np.einsum("zwkp,zpij->zwkij", means, points.parts)
+        return tuple(_Means(means[:, w, :, 0], means[:, w, :, 1], parts[:, w]) for w in (0, 1))
+
+    @cached_property
+    def _sum_weights(self) -> Array:
+        """Weights of the means that `_sum_means` takes, shape (18, nodes)."""
+        law, rule = self.samples.law, self._rules[1]
+        weights = np.stack([self.samples.sources.weight, law.projection])[:, None] * law.residual ** [[1], [2], [3]]
+        gathered = rule.gathered((weights * law.weight).reshape(6, -1))
+        return np.asarray((gathered[:, None] * rule.powers[:3]).reshape(18, -1))
+
+    @property
+    def _unit(self) -> Array:
+        """Factors that make all numbers of `_blocks` about as large: the row of y is as large as the first unknown."""
+        rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
+        unit = np.ones(2 * rows)
+        unit[rows - 2], unit[2 * rows - 2] = 1 / large, large
+        return unit
+
     @property
     def _together(self) -> Array:
         """The matrix that gives the second of the two vectors its part along the first."""
@@ -509,15 +637,12 @@ class DampedLaw(RowLaw[DampedPoints]):
         """
         (_, direct, source, *_), (own, crossed, beside) = self.samples.sources, sampled
         teacher = self.samples.spectrum.teacher
-        rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
+        rows = len(self._to_first)
         y = rows - 2
         by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)
         whole = inner[..., y, y] @ (teacher * source**2) + resolvent @ (teacher * direct**2) + own
         whole = whole + 2 * (turned[..., y] @ (teacher * source * direct))
         among = _symmetric(resolvent @ teacher, by_both, whole)
-        # All numbers of about the same size: the row of y is as large as the first of the unknowns.
-        unit = np.ones(2 * rows)
-        unit[y], unit[rows + y] = 1 / large, large
         sides: Complex = np.zeros((len(inner), 2, 2 * rows), dtype=complex)
         sides[:, 0, :rows] = turned.mT @ teacher
         sides[:, 1, :rows] = inner[..., y].mT @ (teacher * source) + turned.mT @ (teacher * direct)
@@ -525,8 +650,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         change: Complex = np.zeros((len(inner), 2 * rows, 2 * rows), dtype=complex)
         change[:, :rows, :rows], change[:, rows:, rows:] = _mean(inner, teacher), beside
         change[:, :rows, rows:] = change[:, rows:, :rows] = one * np.eye(rows)
-        sides *= unit
-        change *= np.outer(unit, unit)
+        sides *= self._unit
+        change *= np.outer(self._unit, self._unit)
         return among, sides, change
 
     def _by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:

@@ -33,7 +33,7 @@ def damped_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after a damped step.
 
-    Docs, "Correlated inputs", equations (C3), (C4) and (C5).
+    Docs, "Correlated inputs", equations (C3), (C4), (C5) and (C18).
 
     Parameters
     ----------
@@ -62,15 +62,18 @@ def damped_fluctuations(
     norm_variance[2:] += terms.linear_variance + higher
     # Of these the part that follows <om_0, v>.
     norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
+    following = terms.spike * samples.norm
     return RowFluctuations(
         projection_variance=(
             constant, terms.k * along, terms.k**2 * along_twice + e**2 * samples.ratio * psi.square * square * gain
         ),
-        spike_variance=(terms.spike * samples.norm) ** 2 / 2 * (known.moment(2) - sphere),
+        spike_variance=following**2 / 2 * (known.moment(2) - sphere),
         norm_slope=slope,
         covariance=tuple((terms.linear + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain,
+        spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
+        norm_vector=terms.norm_vector,
     )  # fmt: skip
 
 
@@ -172,14 +175,8 @@ class _Terms:
         weighted by ``(a m_1 + a^2 m_2) r + a^2 m_3 r^2``.
         """
         samples, traces, law, k = self.samples, self.traces, self.samples.law, self.k
-        r, r0, length, square = law.residual, self.residual, self.e * self.psi.third, samples.spectrum.moment(2)
+        r, square, weights = law.residual, samples.spectrum.moment(2), self._weights
         followed = r * samples.along / samples.norm
-        own = np.array([0.0, length * traces.once, length * k * r0 * traces.with_others])
-        if self.odd:
-            own = np.zeros(3)
-        squares = samples.ratio * traces.twice * (k * length + self.e**2 * self.psi.square_bend)
-        weights = own[:, None] * r
-        weights[2] += squares * r**2
 
         def with_stretch(x: Array) -> Array:
             """Return ``tr L^T L C X C`` for a matrix X of samples with these weights."""
@@ -197,12 +194,55 @@ class _Terms:
                 quadratic[power + other] += traces.plain(weights[power], weights[other])
         quadratic, joint = 2 * quadratic, self.spike * joint
         if sphere:
-            pairs = float(samples.spectrum.share @ samples.pairs)
-            twice = r0**2 * pairs + samples.ratio * law.square * traces.twice
-            mean_form = np.array([1.0, 2 * k * r0 * traces.once, k**2 * twice]) + weights @ law.weight
+            mean_form = self._form_with(0)
             quadratic -= 2 * np.convolve(mean_form, mean_form)
             joint -= self.spike * law.mean(followed) * mean_form
         return joint, quadratic
+
+    @cached_property
+    def _weights(self) -> Array:
+        """The weights of the samples in M, for powers 0 to 2 of the readout."""
+        samples, traces, r = self.samples, self.traces, self.samples.law.residual
+        weights = np.zeros((3, len(r)))
+        if not self.odd:
+            length = self.e * self.psi.third
+            weights[1], weights[2] = (length * traces.once) * r, (length * self.k * self.residual * traces.with_others) * r
+        bend = 0.0 if self.odd else self.k * self.e * self.psi.third
+        weights[2] += samples.ratio * traces.twice * (bend + self.e**2 * self.psi.square_bend) * r**2
+        return weights
+
+    def _form_with(self, power: int) -> Array:
+        """Return ``(1/d) tr C^(1 + power) M``, a polynomial of the readout."""
+        samples, law, k, r0 = self.samples, self.samples.law, self.k, self.residual
+        c, share = samples.spectrum.eigenvalue ** power, samples.spectrum.share
+        mean = float(share @ (c * samples.spectrum.eigenvalue))
+        once = float(share @ (c * samples.stretch[0]))
+        pairs = r0**2 * float(share @ samples.pairs_with(c)) + samples.ratio * law.square * self.traces.twice * mean
+        return np.array([mean, 2 * k * r0 * once, k**2 * pairs]) + mean * (self._weights @ law.weight)
+
+    def length_form(self, *, sphere: bool) -> Array:
+        """Return half the covariance of ``|om_0|^2``, which a spike follows, and c, times d: a polynomial of a."""
+        return self._form_with(1) - sphere * self._form_with(0)
+
+    @property
+    def norm_vector(self) -> tuple[tuple[float, ...], ...]:
+        """The covariance of a row, without its spike, with c: the coefficients of the vectors of `DampedLaw.others`.
+
+        For ``a``, ``a^2`` and ``a^3``.
+        Docs, "Correlated inputs", equation (C18).
+        """
+        (l_1, l_2, l_3), psi, k, e, phi0 = self._along_gradient, self.psi, self.k, self.e, self.samples.ratio
+        traces, spike, length = self.traces, self.spike, self.e * self.psi.third
+        once, twice = traces.repelled
+        by_square = phi0 * (spike * (2 * k + length) + 2 * e**2 * psi.with_product)
+        cubes = spike * (k**2 + k * length + e**2 * psi.square_bend)
+        cubes += 2 * e**2 * k * psi.with_product + e**3 * psi.with_square
+        drift = k * self.residual * traces.with_others
+        return (
+            (l_1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+            (l_2, k * l_1, l_3, 0.0, 0.0, by_square * traces.once, 2 * spike * k * self.residual * once),
+            (0.0, k * l_2, 0.0, k * l_3, phi0**2 * traces.twice * cubes, by_square * drift, spike * (k * self.residual) ** 2 * twice),
+        )
 
     @property
     def higher(self) -> tuple[Array, Array]:

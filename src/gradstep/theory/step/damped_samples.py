@@ -215,9 +215,17 @@ class DampedSamples:
 
         Docs, "Correlated inputs", equation (C17).
         """
-        c, lost = self.spectrum.eigenvalue, self.freedom / (1 - self.freedom)
+        return self.pairs_with(self._one)
+
+    def pairs_with(self, values: Array) -> Array:
+        """Return ``P E V C F P`` for a function V of C given by its values: as `pairs`, in the mean over the classes.
+
+        Docs, "Correlated inputs", equation (C17).
+        """
+        c, lost = values * self.spectrum.eigenvalue, self.freedom / (1 - self.freedom)
+        mean = float(self.spectrum.share @ c)
         missed = c * (1 - self.kept) ** 2
-        return np.asarray(self.scale**2 * (c * self.kept**2 + lost * (missed - 1)))
+        return np.asarray(self.scale**2 * (c * self.kept**2 + lost * (missed - mean)))
 
     @cached_property
     def sampled_square(self) -> float:

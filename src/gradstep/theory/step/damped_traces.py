@@ -190,13 +190,31 @@ class DampedTraces:
         """
         samples, c, k, r = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self.samples.law.residual
         phi0, r0, x0, square = samples.ratio, self._residual_mean, samples.law.mean(x), samples.spectrum.moment(2)
-        y, lost = self._taken, self._lost
-        known = y**2 * square + 2 * y * (1 - y) * self._mean(c**2 * k)
-        known += (1 - y) ** 2 * (self._mean(c**2 * k**2) + lost * self._mean(c**2 * (1 - k) ** 2))
-        found = r0**2 * x0 * samples.scale**2 * known
+        found = r0**2 * x0 * self._with_two
         found += phi0**2 * self.twice * self._shared(r, r, x)
         found += phi0 * self._shared(r, r) * x0 * self.twice * (square + phi0)
         return found + 2 * phi0 * self._shared(r, x) * r0 * (self.with_others + phi0 * self.twice)
+
+    @cached_property
+    def _with_two(self) -> float:
+        """``tr FP^2ECXC`` with three matrices of all samples, of weights one."""
+        samples, c, k, y = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self._taken
+        known = y**2 * samples.spectrum.moment(2) + 2 * y * (1 - y) * self._mean(c**2 * k)
+        known += (1 - y) ** 2 * (self._mean(c**2 * k**2) + self._lost * self._mean(c**2 * (1 - k) ** 2))
+        return samples.scale**2 * known
+
+    @property
+    def repelled(self) -> tuple[float, float]:
+        """What a sample has more of ``z.CPEC.z`` and ``z.CEP^2FC.z`` than a vector that P does not know.
+
+        E and F are two different ones of the other samples, of weights one.
+        Docs, "Correlated inputs", equation (C18a).
+        """
+        samples, c, k, phi0 = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self.samples.ratio
+        square = samples.spectrum.moment(2)
+        once = samples.scale * self._taken * (square - self._mean(c**2 * k)) - phi0 * self.once
+        twice = self._with_two - phi0**2 * self.twice - 2 * phi0 * self.with_others - phi0 * self.twice * square
+        return once, twice - self._mean(samples.pairs_with(c))
 
     def plain(self, x: Array, y: Array) -> float:
         """Return ``tr XCYC`` for samples X and Y with these weights.

@@ -60,8 +60,8 @@ _DEARER = 20.0
 _LEAST_NOISE = 1e-9
 #: Least variance of rows in a direction, over its mean over the readouts, that counts for what norms tell of them.
 _LEAST_PART = 0.01
-#: Least variance of a row in a direction, of mean one, that its norm may tell of. Rounding leaves nodes next to zero, of
-#: no weight, at which no row is known.
+#: Least variance of a row in a direction, of mean one, that its norm may tell of. Rounding leaves nodes of no weight
+#: next to zero, at which no row is known.
 _LEAST_VARIANCE = 1e-6
 #: Number of readouts for which the poles are computed.
 _READOUTS = 4

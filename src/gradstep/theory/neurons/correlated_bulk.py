@@ -1,22 +1,17 @@
 """Classes of directions for the rows after a step on correlated inputs.
 
 Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d``. After a step whose
-activation is not odd, and of readouts that are alike, directions get the eigenvectors of its mean over the readouts
-(`gradstep.theory.neurons.row_rules`). Of readouts without a mean the matrix B of the samples enters by its mean,
-
-    Sigma_a = C (1 + a q C)^2 + a^2 t' C S C,
-
-and directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``.
-Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis. For an odd
-activation that is exact for a readout of one size, for equal eigenvalues, and where the samples of the step are many.
-For a Gaussian readout a third of the mean square is nearer to networks than all of it. Between the two a share of the
-directions has either basis. This project.
+activation is not odd directions get the eigenvectors of its mean over the readouts
+(`gradstep.theory.neurons.row_rules`). For an odd activation ``Sigma_a = C + a^2 t' C S C``, and they get those of
+``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``. Rows of this readout have its
+eigenvalues, those of others the diagonals of their matrices in this basis. That is exact for a readout of one size, for
+equal eigenvalues, and where the samples of the step are many. For a Gaussian readout a third of the mean square is
+nearer to networks than all of it. This project.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +52,7 @@ def correlated_classes(
 ) -> Computation[tuple[Array, Array, Array, Array, Array, Array]]:
     """Return the classes of directions and the special directions.
 
-    Docs, "Correlated inputs", equations (C8) and (C9).
+    Docs, "Correlated inputs", equations (C7a), (C8) and (C9).
 
     Parameters
     ----------
@@ -79,36 +74,11 @@ def correlated_classes(
     special_profile : ndarray, shape (groups, special)
     mean_variance : ndarray, shape (groups,)
         ``(1/d) tr Sigma_a``.
-    components : ndarray, shape (special, 5) or (special, 0)
+    components : ndarray, shape (special, vectors)
         Of the vectors with which the norm of a row varies, if groups know of it
         (`gradstep.theory.step.row_fluctuations.norm_vector`).
     """
-    power = readout.second_moment
-    found = []
-    for weight, law in _laws(step, samples, readout, odd=odd):
-        found.append((weight, *(yield from _classes(step, samples, law, groups, readout, refine))))
-    share = np.concatenate([weight * share for weight, share, *_ in found])
-    overlap = np.concatenate([math.sqrt(weight) * overlap for weight, _, _, overlap, *_ in found])
-    components = np.concatenate([math.sqrt(weight) * components for weight, *_, components in found])
-    profile, special_profile = (np.concatenate([basis[i] for basis in found], axis=1) for i in (2, 4))
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
-    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return share, profile, overlap, special_profile, mean_variance, components
-
-
-def _classes(
-    step: StepStatistics,
-    samples: CorrelatedSamples | DampedSamples,
-    law: CorrelatedLaw | DampedLaw | StretchedLaw,
-    groups: Groups,
-    readout: Readout,
-    refine: float,
-) -> Computation[tuple[Array, Array, Array, Array, Array]]:
-    """Return `share`, `profile`, `overlap`, `special_profile` and `components` in the basis of one law.
-
-    They are those of `correlated_classes`.
-    """
-    known, (sizes, _) = samples.spectrum, readout_values(readout)
+    law, known, (sizes, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
@@ -119,58 +89,44 @@ def _classes(
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
         sampled=groups.knows_norms,
     )  # fmt: skip
+    a_square = groups.readout_square * readout.second_moment
     if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(rules, groups, step, readout)
     else:
-        power = readout.second_moment
-        nodes = np.concatenate([rules.nodes, rules.special])
-        both = _variances(step, law, groups, nodes, power, 10.0**lowest)
-        profile, special_profile = both[:, : len(rules.nodes)], both[:, len(rules.nodes) :]
+        profile, special_profile = (
+            _variances(step, law, a_square, nodes, 10.0**lowest) for nodes in (rules.nodes, rules.special)
+        )
     # The mean of all directions is known.
     mean = (profile @ rules.share)[:, None]
-    return rules.share, profile / mean, rules.overlap, special_profile / mean, rules.components
+    mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
+    mean_variance = mean_variance + step.bulk * a_square
+    return rules.share, profile / mean, rules.overlap, special_profile / mean, mean_variance, rules.components
 
 
-def _laws(
+def _law(
     step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout, *, odd: bool
-) -> Iterator[tuple[float, CorrelatedLaw | DampedLaw | StretchedLaw]]:
-    """Yield the laws of matrices whose eigenvectors directions get, with the shares of these."""
+) -> CorrelatedLaw | DampedLaw | StretchedLaw:
+    """Return the law of the matrix whose eigenvectors directions get."""
+    if not odd:
+        return mean_law(samples, step, readout)
     values, shares = readout_values(readout)
     strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
-    alike = 0.0 if odd else 1.0 if len(values) == 1 else readout.mean**2 / readout.second_moment
-    if alike > 0:
-        yield alike, mean_law(samples, step, readout)
-    if alike < 1:
-        if isinstance(samples, DampedSamples):
-            yield 1 - alike, DampedLaw(samples, strength)
-        else:
-            yield 1 - alike, CorrelatedLaw(samples, strength)
+    return (DampedLaw if isinstance(samples, DampedSamples) else CorrelatedLaw)(samples, strength)
 
 
 def _variances(
-    step: StepStatistics,
-    law: CorrelatedLaw | DampedLaw,
-    groups: Groups,
-    nodes: Array,
-    power: float,
-    lowest_level: float,
+    step: StepStatistics, law: CorrelatedLaw | DampedLaw, a_square: Array, nodes: Array, lowest_level: float
 ) -> Array:
-    """Return the variances of the rows of each group in the eigenbasis of A at eigenvalues, shape (groups, nodes).
+    """Return the variances of rows that are not stretched in the eigenbasis of A at eigenvalues, shape (groups, nodes).
 
     Docs, "Correlated inputs", equation (C9).
     """
     c = law.samples.spectrum.eigenvalue
     height = np.maximum(nodes, lowest_level * law.mean)
     part, sampled = law.diagonals(height * (1 + _WIDTH * 1j))
-    plain = part @ c
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
-    # Means over a group of c (1 + a q c)^2.
-    once, twice = law.samples.stretch
-    stretched = c + 2 * step.drift * a[:, None] * once + step.drift**2 * a_square[:, None] * twice
-    first = int(c.argmin())
-    above = (stretched - stretched[:, [first]]) @ part.T
-    above += np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
-    # Rows with ``a^2 = (E a^2)^3 / E a^4`` that are not stretched have the eigenvalue itself. No row has a variance
-    # below the smallest eigenvalue of C.
-    known = np.maximum(plain - c[first] + law.strength * sampled, NOTHING)
-    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(nodes - c[first], 0.0) / known, LEAST))
+    least, plain = c.min(), part @ c
+    above = plain - least + np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
+    # Rows with ``a^2 = (E a^2)^3 / E a^4`` have the eigenvalue itself. No row has a variance below the smallest
+    # eigenvalue of C.
+    known = np.maximum(plain - least + law.strength * sampled, NOTHING)
+    return np.asarray(np.maximum(least + above * np.maximum(nodes - least, 0.0) / known, LEAST))

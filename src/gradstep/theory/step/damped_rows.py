@@ -203,18 +203,18 @@ class _Terms:
     def _weights(self) -> Array:
         """The weights of the samples in M, for powers 0 to 2 of the readout."""
         samples, traces, r = self.samples, self.traces, self.samples.law.residual
-        weights = np.zeros((3, len(r)))
-        if not self.odd:
-            length = self.e * self.psi.third
-            weights[1], weights[2] = (length * traces.once) * r, (length * self.k * self.residual * traces.with_others) * r
-        bend = 0.0 if self.odd else self.k * self.e * self.psi.third
-        weights[2] += samples.ratio * traces.twice * (bend + self.e**2 * self.psi.square_bend) * r**2
+        length = 0.0 if self.odd else self.e * self.psi.third
+        weights = (
+            np.array([0.0, length * traces.once, length * self.k * self.residual * traces.with_others])[:, None] * r
+        )
+        bend = self.k * length + self.e**2 * self.psi.square_bend
+        weights[2] += samples.ratio * traces.twice * bend * r**2
         return weights
 
     def _form_with(self, power: int) -> Array:
         """Return ``(1/d) tr C^(1 + power) M``, a polynomial of the readout."""
         samples, law, k, r0 = self.samples, self.samples.law, self.k, self.residual
-        c, share = samples.spectrum.eigenvalue ** power, samples.spectrum.share
+        c, share = samples.spectrum.eigenvalue**power, samples.spectrum.share
         mean = float(share @ (c * samples.spectrum.eigenvalue))
         once = float(share @ (c * samples.stretch[0]))
         pairs = r0**2 * float(share @ samples.pairs_with(c)) + samples.ratio * law.square * self.traces.twice * mean
@@ -233,15 +233,15 @@ class _Terms:
         """
         (l_1, l_2, l_3), psi, k, e, phi0 = self._along_gradient, self.psi, self.k, self.e, self.samples.ratio
         traces, spike, length = self.traces, self.spike, self.e * self.psi.third
-        once, twice = traces.repelled
+        once, twice = (k * self.residual) * traces.repelled[0], (k * self.residual) ** 2 * traces.repelled[1]
         by_square = phi0 * (spike * (2 * k + length) + 2 * e**2 * psi.with_product)
         cubes = spike * (k**2 + k * length + e**2 * psi.square_bend)
         cubes += 2 * e**2 * k * psi.with_product + e**3 * psi.with_square
         drift = k * self.residual * traces.with_others
         return (
             (l_1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-            (l_2, k * l_1, l_3, 0.0, 0.0, by_square * traces.once, 2 * spike * k * self.residual * once),
-            (0.0, k * l_2, 0.0, k * l_3, phi0**2 * traces.twice * cubes, by_square * drift, spike * (k * self.residual) ** 2 * twice),
+            (l_2, k * l_1, l_3, 0.0, 0.0, by_square * traces.once, 2 * spike * once),
+            (0.0, k * l_2, 0.0, k * l_3, phi0**2 * traces.twice * cubes, by_square * drift, spike * twice),
         )
 
     @property

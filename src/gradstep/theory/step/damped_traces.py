@@ -188,8 +188,13 @@ class DampedTraces:
         ----------
         x : ndarray, shape (nodes,)
         """
-        samples, c, k, r = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self.samples.law.residual
-        phi0, r0, x0, square = samples.ratio, self._residual_mean, samples.law.mean(x), samples.spectrum.moment(2)
+        samples, r, phi0, square = (
+            self.samples,
+            self.samples.law.residual,
+            self.samples.ratio,
+            self.samples.spectrum.moment(2),
+        )
+        r0, x0 = self._residual_mean, samples.law.mean(x)
         found = r0**2 * x0 * self._with_two
         found += phi0**2 * self.twice * self._shared(r, r, x)
         found += phi0 * self._shared(r, r) * x0 * self.twice * (square + phi0)

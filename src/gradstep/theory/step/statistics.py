@@ -437,12 +437,8 @@ def _correlated_rows(problem: Problem, samples: CorrelatedSamples | DampedSample
     """Return the fluctuations of the rows after a plain or a damped step."""
     activation, sphere = problem.activation, problem.initial_weights == "sphere"
     if isinstance(samples, DampedSamples):
-        found = damped_fluctuations(activation, samples, e, sphere=sphere)
-    else:
-        found = correlated_fluctuations(activation, samples, e, sphere=sphere)
-    # Of rows that the samples stretch the vectors are known in the basis of the mean law only.
-    known = activation.parity == "odd" or len(readout_values(problem.readout)[0]) == 1
-    return found if known else replace(found, norm_vector=())
+        return damped_fluctuations(activation, samples, e, sphere=sphere)
+    return correlated_fluctuations(activation, samples, e, sphere=sphere)
 
 
 class _InitialOutput(NamedTuple):

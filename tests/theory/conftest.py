@@ -6,7 +6,6 @@ import pytest
 
 from gradstep.theory.equivalent import tables
 from gradstep.theory.predict import _prepared
-from gradstep.theory.step import correlated_rows, row_fluctuations
 
 
 def forgotten(changes: pytest.MonkeyPatch) -> Iterator[None]:
@@ -15,14 +14,6 @@ def forgotten(changes: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     changes.undo()
     _prepared.cache_clear()
-
-
-@pytest.fixture
-def unknown_norms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The norm of a row tells nothing of its directions, as after a damped step."""
-    for step in (row_fluctuations, correlated_rows):
-        monkeypatch.setattr(step, "norm_vector", lambda *_: ())
-    yield from forgotten(monkeypatch)
 
 
 @pytest.fixture

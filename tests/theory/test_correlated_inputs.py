@@ -198,21 +198,31 @@ def test_what_there_is_no_theory_of_is_refused(function, changes, field):
     assert refused.value.field == field
 
 
-def test_a_large_eigenvalue_is_a_caveat():
-    problem = FINITE.replace(inputs=gs.Inputs.spiked([10.0], 120))
-    assert "large eigenvalue of the inputs" in {caveat.name for caveat in gs.predict(problem).caveats}
-    few = {caveat.name for caveat in gs.predict(problem.replace(inputs=TWO_LEVELS)).caveats}
-    assert "large eigenvalue of the inputs" not in few
+def test_rows_along_one_direction_are_a_caveat():
+    # Without a step the part of a row along one direction is the largest eigenvalue over d. A large step follows it.
+    name, still = "rows along one direction", FINITE.replace(eta=0.0)
+    large, power_law = gs.Inputs.spiked([10.0], 120), gs.Inputs.power_law(0.5)
+    relu = gs.Problem(
+        activation="relu", teacher="x-1", d=400, width=520, n_step=1000, n=800, eta=0.0, ridge=8.0, inputs=power_law
+    )
+    for problem, expected in (
+        (still.replace(inputs=large), 0.8 * max(large.eigenvalues) / 120),
+        (still.replace(inputs=TWO_LEVELS), None),
+        (relu, None),
+        # Networks have 4.8 per cent less test error, and 8 per cent more training error (docs, "Correlated inputs").
+        (relu.replace(eta=gs.Step(1.2, 0.5), readout="constant"), 0.04),
+    ):
+        found = {caveat.name: caveat.size for caveat in gs.predict(problem).caveats}
+        assert found.get(name) == (None if expected is None else pytest.approx(expected, rel=0.2))
 
 
 def test_rows_stretched_along_leading_directions_are_a_caveat():
-    # Of a readout with several values and a mean the equations know the stretch by its mean only.
     name, problem = "rows stretched along leading directions", FINITE.replace(activation="relu", teacher="x")
     problem = problem.replace(d=300, width=400, n=700, n_step=90, eta=gs.Step(1.5, 0.5), ridge=5.0)
     inputs, values = gs.Inputs([9, 1], [0.1, 0.9]), {0.5: 0.5, 1.5: 0.5}
     for changes, expected in (
         ({"inputs": inputs, "readout": values}, True),
-        ({"inputs": inputs}, False),
+        ({"inputs": inputs}, True),
         ({"inputs": inputs, "readout": values, "activation": "tanh"}, False),
         ({"inputs": inputs, "readout": "gaussian"}, False),
         ({"inputs": None, "readout": values}, False),
@@ -301,7 +311,6 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
     assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
-@pytest.mark.usefixtures("unknown_norms")
 @pytest.mark.parametrize("inputs", [gs.Inputs([1 + 1e-7, 1 - 1e-7]), TWO_LEVELS])
 def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one(inputs):
     problem, labels = FINITE.replace(inputs=inputs), {"loss": "logistic", "channel": "sign"}
@@ -330,7 +339,6 @@ def test_in_the_limit_isotropic_and_correlated_steps_are_one(activation, readout
 
 
 @THREE_ARE_ONE
-@pytest.mark.usefixtures("unknown_norms")
 def test_in_the_limit_isotropic_and_hardly_damped_steps_are_one(activation, readout):
     assert_one(activation, readout, damping=1e9)
 
@@ -408,7 +416,6 @@ def test_direction_is_refused(changes):
 
 @pytest.mark.parametrize("inputs", [None, TWO_LEVELS])
 @pytest.mark.parametrize("changes", [{}, {"readout": "gaussian"}])
-@pytest.mark.usefixtures("unknown_norms")
 def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, changes):
     problem = FINITE.replace(inputs=inputs, **changes)
     plain, damped = gs.predict(problem), gs.predict(problem.replace(damping=1e7))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gradstep as gs
@@ -85,13 +85,9 @@ def test_the_sign_of_activation_and_readout_changes_nothing(problem):
     assert mirrored.alignment == pytest.approx(found.alignment, rel=1e-12)
 
 
-@pytest.mark.usefixtures("unknown_norms")
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(problems().filter(lambda problem: problem.inputs is not None))
 def test_without_damping_it_is_the_plain_step(problem):
-    # Readouts of several values with a mean have approximations of their own if the activation is not odd.
-    if problem.activation.parity != "odd" and problem.readout.kind == "vocabulary":
-        problem = problem.replace(readout="constant")
     # Isotropic inputs have terms of order 1/N of the own output that correlated ones and damped steps leave out.
     plain, damped = gs.predict_many([problem.replace(damping=math.inf), problem.replace(damping=1e10)])
     # With hardly any alignment, and almost the whole of it, both sets of equations have lost digits.
@@ -119,4 +115,20 @@ def test_errors_are_smooth_in_every_number(inputs, changes):
     for name, value in moved.items():
         factors = 1 + 1e-3 * np.arange(5)
         errors = [p.test_error for p in gs.predict_many([problem.replace(**{name: value(f)}) for f in factors])]
-        assert abs(np.diff(np.log(errors), 4)[0]) < 1e-7, name
+        # Where a norm tells of the row, errors jump by up to 1e-6 when the rule of the directions gets a pole.
+        assert abs(np.diff(np.log(errors), 4)[0]) < 1e-6, name
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("readout", "inputs", "d"), [({0.5: 0.5, 2: 0.5}, gs.Inputs.power_law(0.5), 400), ("constant", None, 600)]
+)
+def test_rows_know_their_norms(readout, inputs, d):
+    # Without what a norm tells of its row the predictions would be 6.7 +- 1.5 % too high, and 2.3 +- .5 % too low.
+    problem = gs.Problem(
+        activation="tanh(x)+0.3*x**2", teacher="x-1", d=d, width=13 * d // 10, n_step=5 * d // 2, n=2 * d,
+        eta=gs.Step(1.2, 0.5), ridge=0.2 * d, noise=0.2, readout=readout, inputs=inputs, damping=0.3,
+    )  # fmt: skip
+    network, theory = gs.simulate(problem, seeds=48, kernel_tolerance=1e-4), gs.predict(problem)
+    mean, error = float(network.mean("test_error")), float(network.standard_error("test_error"))
+    assert abs(theory.test_error - mean) < 3 * error + 0.01 * mean

@@ -188,7 +188,6 @@ def test_a_damped_step_on_nearly_equal_eigenvalues_has_the_spread_of_isotropic_i
     assert found.train_error == pytest.approx(isotropic.train_error, rel=5e-7)
 
 
-@pytest.mark.usefixtures("unknown_norms")
 @pytest.mark.parametrize("readout", ["constant", "gaussian"])
 @pytest.mark.parametrize(("inputs", "factor", "rel"), [(None, 10**4, 1e-6), (THREE, 10**5, 1e-5)])
 def test_a_hardly_damped_step_has_the_spread_of_the_plain_one(inputs, factor, rel, readout):

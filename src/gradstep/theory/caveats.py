@@ -22,6 +22,7 @@ from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values, step_statistics
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ _RULES: Mapping[str, _Rule] = {
     "own_output": _Rule("initial output of order one", 0.385, 0.5, 0.0375),
     "own_rows": _Rule("own output that changes the rows", 1.0, 1.0, 0.1),
     "sizes": _Rule("small sizes", 1.0, 1.0, 0.04),
-    "eigenvalue": _Rule("large eigenvalue of the inputs", 1.3, 1.0, 0.043),
-    "leading": _Rule("rows stretched along leading directions", 0.07, 0.5, 0.055),
+    "direction": _Rule("rows along one direction", 0.8, 1.0, 0.04),
+    "leading": _Rule("rows stretched along leading directions", 0.02, 1.0, 0.04),
     "swing": _Rule("spike that differs between draws", 0.194, 1.0, 0.03),
 }
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
@@ -196,10 +197,11 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           an initial output of order one;
         * ``own_rows``: by how much an initial output of order :math:`N^{-1/2}` changes the mean squared norm of the
           rows, relatively, to first order: what the equations leave out is its square;
-        * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated;
-        * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much correlated inputs stretch
-          rows along their leading directions, of which the equations know the mean only if the readout has several
-          values. A damped step has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
+        * ``direction``: the largest part of a row's mean square, without its spike, that is in one direction of
+          correlated inputs, in the mean over the readouts. Without a step it is the largest eigenvalue over :math:`d`;
+        * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much the samples of the step
+          stretch rows along the leading directions of correlated inputs, differently from draw to draw. A damped step
+          has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
         * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
           probability that two neurons have readouts of one size. The spike :math:`s` in correlated inputs, or of a
           damped step, differs between draws of the step's samples; :math:`\varrho` is the length of a row after the
@@ -242,12 +244,13 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     if step.correlated is None:
         return {}
     c, readout = step.correlated.spectrum.eigenvalue, problem.readout
-    # The largest eigenvalue, and the largest factor by which the linear part of the step stretches a direction.
-    largest, leading = float(c.max()), float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
+    # The largest factor by which the linear part of the step stretches a direction.
+    leading = float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
     power = readout.second_moment
-    # For one value the law of the rows has nothing by its mean.
-    stretched = abs(step.drift) if len(readout_values(readout)[0]) > 1 else 0.0
-    found = {"eigenvalue": largest / d, "leading": stretched * leading * math.sqrt(power * per_sample)}
+    found = {
+        "direction": _along_one_direction(step, step.correlated, readout, d),
+        "leading": abs(step.drift) * leading * math.sqrt(power * per_sample),
+    }
     spike, alike = step.spike * step.spike * power, _alike(readout)
     # Without a spike there is none that differs.
     if spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:
@@ -255,6 +258,18 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     variance = spike * step.correlated.relative_variance_of_square * per_sample / (4 * d)
     length = math.sqrt(1 + spike + step.bulk * power)
     return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * alike}
+
+
+def _along_one_direction(
+    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout, d: float
+) -> float:
+    """Return the largest part of a row's mean square, without its spike, that is in one direction."""
+    values, shares = readout_values(readout)
+    a, (once, twice) = values[:, None], samples.stretch
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = samples.spectrum.eigenvalue + 2 * step.drift * a * once + (step.drift * a) ** 2 * twice
+        square = square + step.bulk / samples.bulk_trace * a**2 * samples.sampled
+        return float(shares @ (square.max(axis=1) / (square @ samples.spectrum.share))) / d
 
 
 def _changed_by_own_output(problem: Problem, step: StepStatistics) -> float:

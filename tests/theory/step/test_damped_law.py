@@ -134,6 +134,68 @@ def test_drawn_matrices(damping, count, linear, root):
     assert frame.T @ samples.among(0) @ frame == pytest.approx(np.eye(2))
 
 
+@pytest.mark.parametrize(
+    ("damping", "count", "linear", "root"), [(0.3, 800, 0.5, 0.5), (1.0, 400, 0.3, 0.6), (0.1, 400, 0, 0)]
+)
+def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(damping, count, linear, root):
+    d, t, draws = 400, 0.4, 24
+    teacher = "sin(1.5*x) + 0.8*cos(x)" if root else "sin(1.5*x)"
+    samples, link = samples_of(damping, d / count, teacher), scalar_function(teacher)
+    law, sizes, random = DampedLaw(samples, t, linear, root), INPUTS.counts(d), np.random.default_rng(4)
+    known, known_resolved = law.others(Z, np.eye(2))
+    c, plain, resolved = np.repeat(INPUTS.eigenvalues, sizes), [], []
+    for _ in range(draws):
+        direction = random.standard_normal(d)
+        for start, stop, part in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), INPUTS.teacher, strict=False):
+            direction[start:stop] *= np.sqrt(part) / np.linalg.norm(direction[start:stop])
+        x = random.standard_normal((count, d))
+        r = np.asarray(link(x @ direction)) + 0.3 * random.standard_normal(count)
+        metric = (1 + damping) * np.linalg.inv(x.T @ x / count + np.diag(damping / c))
+        g, h, cubes = (x.T @ r**power / count for power in (1, 2, 3))
+        product = metric @ ((x.T * r) @ x / count) * c
+        sampled = metric @ ((x.T * (r**2 / samples.law.square)) @ x / count) @ metric
+        whole = np.diag(c) + linear * (product + product.T) + root**2 * (product / c) @ product.T + t * sampled
+        across = metric @ g - direction * (direction @ metric @ g)
+        both = np.stack([direction, across / np.linalg.norm(across)])
+        made = [c * g, bool(root) * product @ g, c * h, bool(root) * product @ h]
+        made = np.stack([*made, metric @ cubes, metric @ h, metric @ g], axis=1)
+        plain.append(both @ made)
+        resolved.append([both @ np.linalg.solve(whole - z * np.eye(d), made) for z in Z])
+    scale = np.abs(known).max(axis=0)
+    for drawn, expected, size in (
+        (plain, known, scale),
+        (resolved, known_resolved, scale * np.abs(law.transform(Z)[0])[:, None, None]),
+    ):
+        mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / draws**0.5
+        assert np.all(np.abs(mean - expected) <= 4 * error + 0.03 * size)
+
+
+@pytest.mark.parametrize("stretch", [0.0, 0.3])
+def test_theta_is_a_vector_that_the_samples_make(stretch):
+    samples = samples_of(0.3, 0.8)
+    longer = turned(samples, 1.7, 1.7)
+    law, frame = DampedLaw(samples, 0.4, stretch, stretch), samples.frame(samples.alignment)
+    plain, resolved = law.others(Z, frame)
+    assert plain[:, -1] == pytest.approx([samples.norm, 0.0], abs=1e-7)
+    np.testing.assert_allclose(
+        resolved[..., -1], samples.norm * law.between(Z, frame)[0][..., 0], rtol=1e-9, atol=1e-11
+    )
+    # The theta of a draw that is longer everywhere has the same direction.
+    for found, expected in zip(
+        DampedLaw(longer, 0.4, stretch, stretch).others(Z, frame), (plain, resolved), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_a_large_damping_has_the_vectors_that_the_samples_make():
+    samples = samples_of(1e7, 0.8, "sin(1.5*x) + 0.8*cos(x)")
+    frame = samples.frame(samples.alignment)
+    plain = StretchedLaw(samples.plain, 0.3, 0.6, 0.4).others(Z, samples.plain.frame(samples.plain.alignment))
+    for found, expected in zip(DampedLaw(samples, 0.4, 0.3, 0.6).others(Z, frame), plain, strict=True):
+        np.testing.assert_allclose(found[..., :5], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found[..., 5:], expected[..., [2, 0]], rtol=1e-4, atol=1e-4)
+
+
 def test_means_at_a_sample_are_those_of_the_vectors():
     # g is the sum of the samples with their residuals: averages over one sample are products with g.
     samples = samples_of(0.3, 0.8)

@@ -10,6 +10,7 @@ import gradstep as gs
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.step.correlated_rows import correlated_fluctuations
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.weighted_samples import residual_law
@@ -29,9 +30,61 @@ def test_a_large_damping_has_the_rows_of_the_plain_step(activation, ratio, spher
     sigma, samples = scalar_function(activation), samples_of("x - 1 + 0.4*(x**2 - 1)", ratio)
     expected = correlated_fluctuations(sigma, samples, 0.8, sphere=sphere)
     found = damped_fluctuations(sigma, DampedSamples(samples, 1e6), 0.8, sphere=sphere)
-    # What the norm of a row tells of its directions is known of plain steps only.
-    for name in {field.name for field in fields(expected)} - {"norm_vector", "spike_covariance"}:
+    for name in {field.name for field in fields(expected)} - {"norm_vector"}:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-5, err_msg=name)
+    # With C in place of P, P h is C h and P g is C g.
+    vector = np.array(found.norm_vector)
+    vector[:, 2] += vector[:, 5]
+    vector[:, 0] += vector[:, 6]
+    np.testing.assert_allclose(vector[:, :5], expected.norm_vector, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sphere", [False, True])
+@pytest.mark.parametrize("damping", [0.1, 1.0])
+@pytest.mark.parametrize("ratio", [0.3, 2.0])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "tanh(x) + 0.3*x**2 + 0.1*x**3"])
+def test_along_the_spike_the_vector_of_the_norm_is_the_covariance_without_the_spike(activation, ratio, damping, sphere):
+    # The one side has the vectors from the law of the rows, the other traces of products of the metric and samples.
+    samples = DampedSamples(samples_of("x - 1 + 0.4*(x**2 - 1)", ratio), damping)
+    law = damped_fluctuations(scalar_function(activation), samples, 0.8, sphere=sphere)
+    stretch = 0.0 if activation == "tanh" else 1.0
+    along = DampedLaw(samples, 1.0, stretch, stretch).others(np.array([1j]), samples.frame(samples.alignment))[0][0]
+    expected = np.array(law.covariance) - law.spike_covariance
+    np.testing.assert_allclose(np.array(law.norm_vector) @ along, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("activation", "teacher", "sphere", "damping"),
+    [("tanh(x) + 0.3*x**2", "x - 1", False, 0.3), ("sin(x) - 0.4*x**2", "x + 0.8", True, 1.0)],
+)
+def test_rows_of_real_steps_follow_their_norms(activation, teacher, sphere, damping):
+    """The covariance of a row with its norm, along the teacher's direction and what the samples make off the spike."""
+    d, count, rows, e, parts = 200, 400, 40_000, 0.7, 20
+    sigma, link, random = scalar_function(activation), scalar_function(teacher), np.random.default_rng(5)
+    law = damped_fluctuations(sigma, DampedSamples(samples_of(teacher, d / count), damping), e, sphere=sphere)
+    c = np.repeat(INPUTS.eigenvalues, INPUTS.counts(d))
+    direction = np.zeros(d)
+    direction[[0, d - 1]] = 0.5**0.5
+    z = random.standard_normal((count, d))
+    r = np.asarray(link(z @ direction)) + 0.3 * random.standard_normal(count)
+    metric = (1 + damping) * np.linalg.inv(z.T @ z / count + np.diag(damping / c))
+    g, h, cubes = (z.T @ r**power / count for power in (1, 2, 3))
+    stretch = metric @ (z.T * r) @ z / count * c
+    vectors = [c * g, stretch @ g, c * h, stretch @ h, metric @ cubes, metric @ h, metric @ g]
+    expected = np.stack(vectors, axis=1) @ np.array(law.norm_vector).sum(axis=0)
+    frame, _ = np.linalg.qr(np.column_stack([metric @ g, direction, c * g, c * h, metric @ h]))
+    found = []
+    for _ in range(parts):
+        w = random.standard_normal((rows // parts, d)) / d**0.5
+        w = (w / np.linalg.norm(w, axis=1, keepdims=True) if sphere else w) * c**0.5
+        w += e * (sigma.derivative(w @ z.T) * r) @ z / count @ metric
+        norm = (w**2).sum(axis=1) - (w @ frame[:, 0]) ** 2
+        found.append(d * ((w - w.mean(axis=0)) @ frame[:, 1:]).T @ (norm - norm.mean()) / len(w))
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / parts**0.5
+    # The coefficients are those of many samples and directions: some per cent of the vector.
+    size = np.linalg.norm(expected)
+    assert np.all(np.abs(mean - frame[:, 1:].T @ expected) < 4 * error + 0.05 * size), (mean, expected @ frame, error)
+    assert np.linalg.norm(mean) > 10 * np.linalg.norm(error)
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,11 @@ class CorrelatedSamples:
         """``(1/d) tr C S C`` of samples with weights of mean one."""
         return self.spectrum.moment(2)
 
+    @property
+    def sampled(self) -> Array:
+        """The diagonal of ``C S C`` in each class of directions."""
+        return np.asarray(self.spectrum.eigenvalue**2)
+
     def form(self, power: int) -> float:
         """Return ``g.C^k.g``."""
         noise = self.ratio * self.law.square * self.spectrum.moment(power)

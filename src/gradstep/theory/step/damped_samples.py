@@ -204,6 +204,11 @@ class DampedSamples:
         return self.trace(self._one)
 
     @property
+    def sampled(self) -> Array:
+        """The diagonal of ``P S P`` in each class of directions."""
+        return np.asarray(self.scale**2 * self.kept**2 / (1 - self.freedom))
+
+    @property
     def stretch(self) -> tuple[Array, Array]:
         """Products of rows with what the mean of ``P Z^T Z / n_step`` makes of them, and its squares, in each class."""
         made = self.scale * self.kept

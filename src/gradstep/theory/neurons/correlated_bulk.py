@@ -111,7 +111,7 @@ def _law(
         return mean_law(samples, step, readout)
     values, shares = readout_values(readout)
     strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
-    return (DampedLaw if isinstance(samples, DampedSamples) else CorrelatedLaw)(samples, strength)
+    return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
 
 
 def _variances(

@@ -601,7 +601,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         """Return means over a sample with the weights of theta, and with its projection on bt."""
         means = _sums(points.inverse, self._sum_weights.T).reshape(-1, 2, 3, 3)
         parts = np.einsum("zwkp,zpij->zwkij", means, points.parts)
-        return tuple(_Means(means[:, w, :, 0], means[:, w, :, 1], parts[:, w]) for w in (0, 1))
+        by_weight, by_projection = (_Means(means[:, w, :, 0], means[:, w, :, 1], parts[:, w]) for w in (0, 1))
+        return by_weight, by_projection
 
     @cached_property
     def _sum_weights(self) -> Array:

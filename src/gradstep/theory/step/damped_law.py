@@ -22,6 +22,7 @@ K has rank two, so that ``K (1 + Gamma K)^-1`` is a parabola in r over another o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
@@ -554,7 +555,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         found = sums.among - sides @ np.linalg.solve(change, sums.sides.mT)
         # The row that B leads to holds PBC times a vector, and the part rho of C times it.
         with_c, with_b, with_p = found[..., :2], found[..., 2:4], found[..., 4:]
-        with_b = (with_b - self._ratio * with_c) / self.root if self.root else 0 * with_c
+        # Without a root nothing is along these.
+        with_b = np.asarray((with_b - self._ratio * with_c) / (self.root or math.inf))
         ordered = [with_c[..., :1], with_b[..., :1], with_c[..., 1:], with_b[..., 1:], with_p]
         return np.asarray(self._together.T @ np.concatenate(ordered, axis=-1))
 
@@ -581,7 +583,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         by_weight, by_projection = self._sum_means(points)
         eta, q, square = self._eta, self.root, gain[:, y, y, None]
         one = (1 - eta * gain[:, y, -1, None]) * to_samples[..., y] + eta * square * to_samples[..., -1]
-        together = one * by_weight.lowest[:, powers - 1]
+        together: Complex = one * by_weight.lowest[:, powers - 1]
         if q:
             first = gain[:, 0, y, None] * to_samples[..., y] - square * to_samples[..., 0]
             together = together + q * first * by_weight.next[:, powers - 1]

@@ -170,7 +170,7 @@ def law_rules(
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     points = yield from _points(law, z, frame)
     mixed = law if several and not isinstance(law, CorrelatedLaw) and law.stretched else None
-    if (mixed is not None or sampled) and isinstance(law, StretchedLaw):
+    if sampled or isinstance(mixed, StretchedLaw):
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     along = np.diagonal(points.between.imag, axis1=1, axis2=2)

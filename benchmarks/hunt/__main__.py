@@ -28,13 +28,14 @@ STAGES = ("measure", "search", "larger", "decide", "report")
 #: that are not known to fall by then.
 LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
 #: Where it is still open whether a deviation falls, more networks are asked in these rounds, small ones first. What
-#: seems to stay, too, is measured at the size of the last two: many a deviation stays nearly the same up to four times
+#: seems to stay, too, is measured at the sizes of the last six: many a deviation stays nearly the same up to four times
 #: the size and falls from there.
 DECIDE = (
     (4 * DIMENSION, 8),
     (DIMENSION, 128),
     *((4 * DIMENSION, networks) for networks in (16, 32, 64, 128)),
-    *((8 * DIMENSION, networks) for networks in (8, 16)),
+    *((8 * DIMENSION, networks) for networks in (8, 16, 32)),
+    *((16 * DIMENSION, networks) for networks in (4, 16, 32)),
 )
 #: The most networks of a setting that the local search has found.
 FOUND = 64
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--only", choices=STAGES)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--device", help="a card that draws the networks, such as cuda (default: the processor)")
     parser.add_argument(
         "--networks", type=int, default=SEEDS, help="at most so many for a setting (default: all of its seeds)"
     )
@@ -65,7 +67,8 @@ def main() -> None:
     if options.table is None:
         parser.error("a folder and a table are needed")
     rows = measured_rows(options.table)
-    search, settings = Search(options.folder, options.workers, options.minutes, rows), design()
+    search = Search(options.folder, options.workers, options.minutes, rows, options.device)
+    settings = design()
     stages = STAGES if options.only is None else (options.only,)
 
     def of_test_errors(_: Setting) -> np.ndarray:

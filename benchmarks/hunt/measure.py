@@ -56,8 +56,8 @@ def simulation(setting: Setting, seed: int, d: int) -> Task:
     return Task("benchmarks.hunt.measure:network", parameters, seed)
 
 
-def network(task: Task) -> dict[str, Any]:
-    """Measure one network; one that takes too long has a `failure` in place of its values.
+def network(task: Task, device: str | None = None) -> dict[str, Any]:
+    """Measure one network, on a card if one is named; one that takes too long has a `failure` in place of its values.
 
     Where the population's kernel has no closed form it can take minutes, of kinked activations after a large step. So
     -sigma is measured as sigma with the readout -a, which is the same network and has a closed form more often.
@@ -76,20 +76,20 @@ def network(task: Task) -> dict[str, Any]:
     signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST * max(1.0, (settings["d"] / DIMENSION) ** 3))
     try:
         with threadpool_limits(1):
-            return _measured(problem, task.seed, task.parameters["ridge"])
+            return _measured(problem, task.seed, task.parameters["ridge"], device)
     except (TimeoutError, GradstepError) as error:
         return {"failure": type(error).__name__}
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _measured(problem: Problem, seed: int, penalties: Sequence[float]) -> dict[str, list[float]]:
+def _measured(problem: Problem, seed: int, penalties: Sequence[float], device: str | None) -> dict[str, list[float]]:
     """Return errors, one for each penalty, and what the step did, one value for all penalties."""
     d = int(problem.sizes.d)
     if d <= EXACT:
-        measured = simulate(problem, [seed], ridge=penalties, kernel_tolerance=1e-4)
+        measured = simulate(problem, [seed], ridge=penalties, kernel_tolerance=1e-4, device=device)
         return {name: np.atleast_1d(measured[name][0]).tolist() for name in (*ERRORS, *STEP)}
-    drawn = Network(problem, seed, dtype="float32")
+    drawn = Network(problem, seed, dtype="float32", device=device)
     fit, spike = drawn.fit(penalties), drawn.spike
     errors = {"test_error": drawn.sampled_risk(fit.readouts, 4 * d)[0], "train_error": fit.train_error}
     step = {"alignment": spike.alignment, "spike_strength": spike.strength, "bulk_variance": spike.bulk_variance}
@@ -143,12 +143,20 @@ class Search:
         After this time no further network is begun.
     rows : sequence of mapping
         Rows of a table, of any dimension.
+    device : str, optional
+        A card that draws the networks, such as ``"cuda"``. They are the same up to rounding.
     """
 
     def __init__(
-        self, folder: Path, workers: int = 1, minutes: float = np.inf, rows: Sequence[Mapping[str, Any]] = ()
+        self,
+        folder: Path,
+        workers: int = 1,
+        minutes: float = np.inf,
+        rows: Sequence[Mapping[str, Any]] = (),
+        device: str | None = None,
     ) -> None:
         self.store, self.workers, self.end = Store(folder), workers, time.monotonic() + 60 * minutes
+        self.device = device
         self.store.prepare()
         self._path = folder / "found.json"
         self._draws: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -250,12 +258,12 @@ class Search:
 
         if self.workers == 1:
             for task in tasks():
-                self.store.write(task, network(task))
+                self.store.write(task, network(task, self.device))
             return
         with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
             running: dict[Future[dict[str, Any]], Task] = {}
             for task in tasks():
-                running[pool.submit(network, task)] = task
+                running[pool.submit(network, task, self.device)] = task
                 if len(running) == 2 * self.workers:
                     self._finish(running, wait(running, return_when=FIRST_COMPLETED).done)
             self._finish(running, set(running))

@@ -150,7 +150,7 @@ def test_what_is_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     values = np.array([draw["test_error"] for draw in first.draws(setting, D)])
     assert values.shape == (6, len(PENALTIES))
     # Another run reads them and draws no network again.
-    monkeypatch.setattr("benchmarks.hunt.measure.network", lambda task: pytest.fail("drawn again"))
+    monkeypatch.setattr("benchmarks.hunt.measure.network", lambda *_: pytest.fail("drawn again"))
     again = Search(tmp_path)
     again.measure([setting], most=6, wanted=all_to(1e-9), d=D)
     assert again.draws(setting, D) == first.draws(setting, D)

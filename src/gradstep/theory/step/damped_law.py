@@ -529,7 +529,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         These are ``C g``, ``PBC g``, ``C h``, ``PBC h``, ``P h_3``, ``P h`` and ``P g``, where g, h and h_3 are
         ``Z^T r^p / n_step`` with ``p = 1, 2, 3``.
 
-        Docs, "Correlated inputs", equation (C13a).
+        Docs, "Correlated inputs", equation (C18b).
 
         Parameters
         ----------
@@ -579,7 +579,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         among: Complex = np.empty((len(inner), 2, len(powers)), dtype=complex)
         among[:, 0] = along * (to_first @ teacher)
         among[:, 1] = along * (to_rows[..., y] @ (teacher * sources.inner) + to_first @ (teacher * sources.direct))
-        # Of sums of the same samples: equation (C13a).
+        # Of sums of the same samples: equation (C18b).
         by_weight, by_projection = self._sum_means(points)
         eta, q, square = self._eta, self.root, gain[:, y, y, None]
         one = (1 - eta * gain[:, y, -1, None]) * to_samples[..., y] + eta * square * to_samples[..., -1]

@@ -66,7 +66,7 @@ _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
 #: Groups, or nodes, from which a product of slopes is worth looking for.
-_WORTH_FACTORS, _WORTH_AT_NODES = 40, 400
+_WORTH_FACTORS, _WORTH_AT_NODES = 30, 400
 #: Largest sum of the sizes of the terms over their sum, at which products of factors keep the digits.
 _CANCELLED = 1e4
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
@@ -260,8 +260,10 @@ class Whole(NamedTuple):
 class Core(NamedTuple):
     """The same of slopes ``g1 = left right`` with few dimensions: matrices over these, for each class.
 
-    With the products ``S_j = left^T D_j left`` and ``G`` of the factors, and ``K_j = (I + G S_j)^-1``, `dressed` of
-    `Whole` is ``D_j^1/2 left K_j right``.
+    With the products ``S_j = left^T D_j left`` and ``G`` of the factors (Delta and Gamma of the page), and ``K_j = (I +
+    G S_j)^-1``, `dressed` of `Whole` is ``D_j^1/2 left K_j right``.
+
+    Docs, "Uniform equivalent", equation (E9a).
 
     Attributes
     ----------

@@ -8,6 +8,7 @@ import pytest
 from gradstep.papers import ba2022, cui2024, moniri2024
 from gradstep.problem import Problem
 from gradstep.theory.equivalent.features import conditional_features
+from gradstep.theory.equivalent.leverage import linear_gain
 from gradstep.theory.equivalent.tables import Tables
 from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.bulk import isotropic
@@ -41,8 +42,9 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
     step = step_statistics(problem, d, width, float(problem.n_step), own_output=False)
     groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
     table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
+    tables = Tables(table, groups, isotropic(len(groups.weight))).shared
     found = solve(
-        Tables(table, groups, isotropic(len(groups.weight))).shared,
+        tables,
         noise=np.array([problem.noise]),
         dimension=np.array([d]),
         width=np.array([width]),
@@ -51,7 +53,7 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
         shrinkage=np.ones(1),
     )
     v = width * groups.weight / found.point.inverse_resolvent[0]
-    inner = np.diag(1 / found.point.density[0]) + found.point.linear_gain[0]
+    inner = np.diag(1 / found.point.density[0]) + linear_gain(tables.leverage_table, found.point.sample_weight)[0]
     omega = (d - 1) * np.linalg.inv(inner).sum()
 
     theirs = cui2024.summary_statistics("tanh", "tanh", **setting, sigma_eps=0.3)

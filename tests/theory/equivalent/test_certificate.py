@@ -12,7 +12,7 @@ from gradstep.errors import NotConverged
 from gradstep.papers.ba2022 import coefficients, initialisation
 from gradstep.papers.cui2024 import errors
 from gradstep.theory.equivalent import leverage, uniform
-from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations, linearised, solve_leverage
+from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations, Whole, linearised, solve_leverage
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
 
@@ -90,7 +90,8 @@ def negative_leverage(equations: LeverageEquations, point: Leverage) -> Leverage
 
 
 def lost_inverse(equations: LeverageEquations, point: Leverage) -> Leverage:
-    return point._replace(inverse=1.001 * point.inverse)
+    assert isinstance(point.matrices, Whole)
+    return point._replace(matrices=point.matrices._replace(inverse=1.001 * point.matrices.inverse))
 
 
 def lost_coupling(original: Function) -> Function:

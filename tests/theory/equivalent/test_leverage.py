@@ -1,5 +1,7 @@
 """The fixed point for leverages and resolvents, on random tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,16 +9,19 @@ import gradstep as gs
 import gradstep.theory.equivalent.leverage as leverage_module
 from gradstep.errors import NotConverged
 from gradstep.theory.equivalent.leverage import (
+    Core,
     LeverageEquations,
     LeverageTable,
+    Separable,
     Undamped,
+    Whole,
     couplings,
     evaluate,
     inner,
+    linear_gain,
     linearised,
     response,
     solve_leverage,
-    undamped,
 )
 from gradstep.theory.equivalent.stacks import inverses
 
@@ -56,7 +61,7 @@ def test_many_nodes_are_coupled_by_products_of_slopes(turn, monkeypatch):
     np.testing.assert_allclose(couplings(equations.table, point), expected, rtol=1e-12, atol=1e-14)
     # A square of each class, averaged.
     root = np.sqrt(point.density[:, None] * equations.table.profile)
-    matrix = root[..., None] * point.inverse * root[..., None, :]
+    matrix = root[..., None] * point.matrices.inverse * root[..., None, :]
     forms = np.einsum("bgk,bjgh,bhl->bjkl", equations.table.slope, matrix, equations.table.slope)
     np.testing.assert_allclose(
         expected[:, :7, :7], np.einsum("bj,bjkl->bkl", equations.table.share, forms**2), rtol=1e-10, atol=1e-13
@@ -145,7 +150,7 @@ def test_members_of_a_batch_are_solved_as_if_alone():
         steps.append(count)
         assert together.residual[member] <= 1e-10
         np.testing.assert_allclose(together.leverage[member], point.leverage[0], rtol=1e-8)
-        np.testing.assert_allclose(together.dressed[member], point.dressed[0], rtol=1e-7, atol=1e-12)
+        np.testing.assert_allclose(together.matrices.dressed[member], point.matrices.dressed[0], rtol=1e-7, atol=1e-12)
     assert min(steps) < max(steps) == most
 
 
@@ -181,9 +186,9 @@ def test_factors_keep_the_digits_of_small_slopes():
         rng.uniform(0.1, 1, (1, 60)) / columns[:, 0] ** 2,
         rng.uniform(0.1, 1, (1, 2, 50)) / rows[:, None, :, 0],
     )
-    gain = (slope * weight[:, None]) @ slope.mT
-    expected = inverses(inner(gain, root))
-    np.testing.assert_allclose(undamped(table, root, weight, gain), expected, atol=1e-12)
+    expected = inverses(inner(linear_gain(table, weight), root))
+    core = leverage_module._core(table.factors, root, weight)
+    np.testing.assert_allclose(np.eye(50) - core.of_groups(), expected, atol=1e-12)
     # As many dimensions as there are groups are none to spare.
     full = LeverageTable(rng.normal(size=slope.shape), np.ones_like(slope), table.weight, table.fraction)
     assert full.factors is None
@@ -202,16 +207,82 @@ def test_undamped_is_the_inverse(groups, nodes):
     if table.factors is not None:
         assert table.factors[0].shape[2] == min(nodes, 50 if nodes == 8 else 7)
     root = 10.0 ** rng.uniform(-3, 1, (2, 3, groups)) / np.sqrt(nodes)
-    gain = (slope * weight[:, None]) @ slope.mT
-    found, matrix = undamped(table, root, weight, gain), inner(gain, root)
-    one = np.broadcast_to(np.eye(groups), found.shape)
+    matrix = inner(linear_gain(table, weight), root)
+    found, one = inverses(matrix), np.broadcast_to(np.eye(groups), matrix.shape)
     np.testing.assert_allclose(matrix @ found, one, atol=1e-14 * matrix.max())
-    np.testing.assert_allclose(found, found.mT, atol=1e-13)
-    # The same matrices where only sums and products are asked for, which take factors if there are some.
-    known = Undamped.of(table, root, weight, gain)
+    known = Undamped.of(table, root, weight)
     assert (known.matrices is None) == (table.factors is not None)
-    vectors, rows, columns = rng.normal(size=(3, 2, 3, groups))
-    np.testing.assert_allclose(known.less_one(vectors), np.matvec(found - one, vectors), atol=1e-12)
-    for less_one in (False, True):
-        whole = np.einsum("bji,bjik,bjk->bik", rows, found - less_one * one, columns)
-        np.testing.assert_allclose(known.summed(rows, columns, less_one=less_one), whole, atol=1e-12)
+    vectors = rng.normal(size=(2, 3, groups))
+    # The inverse of the whole matrix has this error.
+    rounding = 1e-15 * matrix.max()
+    np.testing.assert_allclose(known.less_one(vectors), np.matvec(found - one, vectors), atol=rounding)
+    separable = [Separable(rng.normal(size=(2, groups, k)), rng.normal(size=(2, k, 3))) for k in (1, 2)]
+    rows = [(each.left @ each.right).mT / root for each in separable]
+    taken = known.taken(rows, lambda: separable)
+    for a, left in enumerate(rows):
+        for b, right in enumerate(rows):
+            whole = np.einsum("bji,bjik,bjk->bik", left, one - found, right)
+            np.testing.assert_allclose(taken[a][b], whole, atol=rounding * np.abs(left).max() * np.abs(right).max())
+
+
+def test_separable_numbers_keep_their_digits():
+    rng = np.random.default_rng(3)
+    values = 10.0 ** rng.uniform(-20, 0, (1, 30, 1)) * (rng.normal(size=(1, 30, 3)) @ rng.normal(size=(1, 3, 8)))
+    by_group, by_direction = 10.0 ** rng.uniform(0, 20, (1, 30)), rng.normal(size=(1, 8))
+    found = Separable.of(values).scaled(by_group, by_direction)
+    assert found.left.shape[2] == 3
+    size = np.abs(values).max(axis=2, keepdims=True) * by_group[..., None]
+    np.testing.assert_allclose(
+        found.left @ found.right / size, values * by_group[..., None] * by_direction[:, None] / size, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("turn", [1.0, np.exp(0.3j)])
+@pytest.mark.parametrize("classes", [1, 4])
+@pytest.mark.parametrize("nodes", [9, 70])
+def test_few_dimensions_of_the_slopes_give_the_equations_of_the_whole_tables(turn, classes, nodes, monkeypatch):
+    """The densities of the groups, and the weights of the nodes, are up to thirty decades apart."""
+    rng = np.random.default_rng(nodes)
+    equations = random_equations(2, 45, nodes, classes, 5, ridge=turn)
+    slope = 10.0 ** rng.uniform(-10, 0, (2, 45, 1)) * (rng.normal(size=(2, 45, 5)) @ rng.normal(size=(2, 5, nodes)))
+    weight, fraction = (values / values.sum(axis=1, keepdims=True) for values in (
+        10.0 ** rng.uniform(-30, 0, (2, nodes)), 10.0 ** rng.uniform(-30, 0, (2, 45))
+    ))  # fmt: skip
+    columns = (equations.table.variance, weight, fraction, equations.table.share, equations.table.profile)
+    sizes = equations.width, equations.directions, equations.samples, equations.ridge
+    equations, whole = (LeverageEquations(LeverageTable(slope, *columns), *sizes) for _ in range(2))
+    state = rng.normal(0, 1, (2, nodes + 45)) * turn
+    assert equations.table.factors is not None
+    found = evaluate(equations, state)
+    near, half = linearised(equations, found), found.take(np.array([False, True]))
+    assert isinstance(found.matrices, Core)
+    np.testing.assert_array_equal(half.matrices.form, found.matrices.form[1:])
+    matrix = couplings(equations.table, found)
+    monkeypatch.setattr(leverage_module, "_CLASSES_AT_ONCE", 0)
+    np.testing.assert_allclose(couplings(equations.table, found), matrix, rtol=1e-12)
+    monkeypatch.setattr(LeverageTable, "factors", None)
+    expected = evaluate(whole, state)
+    assert isinstance(expected.matrices, Whole)
+    np.testing.assert_allclose(found.following, expected.following, rtol=1e-11)
+    matrix = linearised(whole, expected).matrix
+    unit = np.sqrt(np.abs(np.diagonal(matrix, axis1=1, axis2=2)))
+    np.testing.assert_allclose(
+        near.matrix / unit[..., None] / unit[:, None], matrix / unit[..., None] / unit[:, None], atol=1e-12
+    )
+
+
+def test_slopes_that_cancel_are_taken_whole(monkeypatch):
+    """Where sparse neurons alone have a slope, that of the others must not be rounding of their factors."""
+    rng = np.random.default_rng(8)
+    slope = rng.normal(size=(1, 45, 5)) @ rng.normal(size=(1, 5, 30))
+    slope[:, 1:, 0] = 1e-14 * rng.normal(size=44)
+    fraction = np.full((1, 45), 1 / 44)
+    fraction[0, 0] = 1e-12
+    table = LeverageTable(slope, np.full_like(slope, 1e-30), np.full((1, 30), 1 / 30), fraction / fraction.sum())
+    sizes = (np.full(1, size) for size in (300.0, 200.0, 250.0, 1.0))
+    equations, whole = (LeverageEquations(replace(table), *sizes) for sizes in [[*sizes]] * 2)
+    point, _ = solve_leverage(equations)
+    assert isinstance(point.matrices, Whole)
+    monkeypatch.setattr(LeverageTable, "factors", None)
+    expected, _ = solve_leverage(whole)
+    np.testing.assert_allclose(point.leverage, expected.leverage, rtol=1e-9)

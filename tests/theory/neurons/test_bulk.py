@@ -1,6 +1,7 @@
 """The structured bulk: transforms against drawn matrices, the rational rule, and the network it is meant for."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import step_statistics
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
 from gradstep.theory.together import result_of
+
+predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
 
 OFFSET, NOISE = 0.3, 0.04
 #: Linear part of an output that the residual holds, in a direction of its own.
@@ -271,9 +274,12 @@ def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
         found = gs.predict(base.replace(activation=f"tanh(x) + {part!r}*(x**2 - 1)"))
         return np.array([found.test_error, found.train_error])
 
-    parts = np.geomspace(1e-4, 0.5, 24).tolist()
+    assert_no_jump(errors, np.geomspace(1e-4, 0.5, 24).tolist())
+
+
+def assert_no_jump(errors, parts):
+    """Bisect a path where it bends most: a jump is as large between points that are a billionth apart."""
     path = np.array([errors(part) for part in parts])
-    # A jump is as large between points that are a billionth apart: bisect where the path bends most.
     bends = np.abs(np.diff(np.log(path), n=2, axis=0)).max(axis=1)
     worst = int(bends.argmax())
     low, high = parts[worst], parts[worst + 2]
@@ -286,6 +292,47 @@ def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
         else:
             low, low_errors = middle, middle_errors
     np.testing.assert_allclose(high_errors, low_errors, rtol=1e-6, err_msg=f"at {low}")
+
+
+@pytest.mark.parametrize(
+    ("activation", "readout"), [("relu", "gaussian"), ("tanh(x) + 0.3*(x**2 - 1)", {-1.0: 0.25, 0.0: 0.5, 1.0: 0.25})]
+)
+def test_a_basis_with_a_small_share_is_left_out(activation, readout, monkeypatch):
+    """Errors change by less than a fiftieth of its share, and do not jump where it begins to count."""
+    base = gs.Problem(
+        activation=activation, teacher="x + 0.5*(x**2 - 1)", d=200, width=300, n_step=500, n=400, noise=0.2,
+        eta=gs.Step(1.0, 0.5), ridge=5.0, readout=readout,
+    )  # fmt: skip
+    shares, original = list[float](), bulk_module._in_mean
+
+    def seen(*given):
+        parts = yield from original(*given)
+        shares.append(sum(part.share for part in parts))
+        return parts
+
+    monkeypatch.setattr(bulk_module, "_in_mean", seen)
+
+    def errors(size):
+        shares.clear()
+        found = gs.predict(base.replace(eta=gs.Step(size, 0.5)))
+        return np.array([found.test_error, found.train_error])
+
+    sizes = np.geomspace(0.2, 6, 12).tolist()
+    found = {}
+    for counts in (bulk_module._COUNTS, (1e-200, 1e-199)):
+        monkeypatch.setattr(bulk_module, "_COUNTS", counts)
+        predict_module._prepared.cache_clear()
+        found[counts] = [(errors(size), max(shares)) for size in sizes]
+    predict_module._prepared.cache_clear()
+    (path, some), (whole, share) = (map(np.array, zip(*values, strict=True)) for values in found.values())
+    low, high = next(iter(found))
+    assert some[0] == 0
+    assert np.any((some > 0) & (some < share))
+    np.testing.assert_array_equal(some[share > high], share[share > high])
+    assert some[-1] > high
+    assert np.all(np.abs(path / whole - 1).max(axis=1) <= (share - some) / 50 + 1e-12)
+    monkeypatch.setattr(bulk_module, "_COUNTS", (low, high))
+    assert_no_jump(errors, sizes)
 
 
 @pytest.mark.parametrize("teacher", ["sin", "relu(x) + 0.3*x"])

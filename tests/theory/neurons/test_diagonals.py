@@ -62,6 +62,14 @@ def test_along_vectors_with_another_law():
     np.testing.assert_allclose(resolved, (diagonals.at(values) * weights) @ (1 / (values - Z[:, None])).T, rtol=1e-8)
 
 
+def test_mean_squares_over_a_law():
+    a, b = drawn()
+    diagonals, values, _ = found(a, b, a)
+    weights = np.exp(-values) / np.exp(-values).sum()
+    squares = diagonals.mean_squares(*law(values, weights))
+    np.testing.assert_allclose(squares, diagonals.at(values) ** 2 @ weights, rtol=1e-7)
+
+
 def test_a_law_that_is_a_point():
     # At one of the points the real part of a function is zero there.
     diagonals = nearest_diagonals(Z, *law(np.full(3, 1.2), np.full(3, 1 / 3)), np.array([0.7]), 0.7 / (1.2 - Z[None]))

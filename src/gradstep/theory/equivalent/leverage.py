@@ -18,6 +18,7 @@ steps. All arrays have a leading batch axis. This project.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,19 +31,22 @@ from gradstep.theory.equivalent.stacks import identity, inverses, scaled_factors
 
 __all__ = [
     "TOLERANCE",
+    "Core",
     "Leverage",
     "LeverageEquations",
     "LeverageTable",
     "Linearised",
+    "Separable",
     "SymmetricPairs",
     "Undamped",
+    "Whole",
     "couplings",
     "evaluate",
     "inner",
+    "linear_gain",
     "linearised",
     "response",
     "solve_leverage",
-    "undamped",
 ]
 
 #: Largest residual of a solution, relative.
@@ -62,9 +66,9 @@ _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
 #: Groups, or nodes, from which a product of slopes is worth looking for.
-_WORTH_FACTORS, _WORTH_AT_NODES = 40, 400
-#: Largest density of a group over the smallest, at which products of factors lose three digits at most.
-_ALIKE = 1e6
+_WORTH_FACTORS, _WORTH_AT_NODES = 30, 400
+#: Largest sum of the sizes of the terms over their sum, at which products of factors keep the digits.
+_CANCELLED = 1e4
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
@@ -147,19 +151,14 @@ class LeverageTable:
         """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
 
         The factors have shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is
-        right to rounding relative to its group's: a group of small slopes has a large resolvent, and counts as much as
-        the others.
+        right to rounding relative to its group's and its node's largest: a group of small slopes has a large resolvent,
+        and counts as much as the others.
         """
         groups, nodes = self.slope.shape[1:]
         if groups < _WORTH_FACTORS and nodes < _WORTH_AT_NODES:
             return None
         left, right, _ = scaled_factors(self.slope, _DIMENSION)
         return None if left.shape[2] > _FEW * groups else (left, right)
-
-    def alike(self, density: _Array) -> tuple[_Array, _Array] | None:
-        """Return the factors where the groups' densities are so near each other that their products keep the digits."""
-        size = np.abs(density)
-        return self.factors if size.max() < _ALIKE * size.min() else None
 
     def mixed(self, values: _Array) -> _Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
@@ -224,6 +223,89 @@ class LeverageEquations:
         return LeverageEquations(self.table.take(index), width, directions, samples, ridge, population)
 
 
+class Whole(NamedTuple):
+    """What the fit takes up of the rows, as matrices over the groups for each class. Products are new arrays.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (batch, classes, groups, nodes)
+        ``D_j^1/2 g1``.
+    inverse : ndarray, shape (batch, classes, groups, groups)
+        ``(I + D_j^1/2 V1 D_j^1/2)^-1``.
+    dressed : ndarray, shape (batch, classes, groups, nodes)
+        Their product.
+    """
+
+    columns: _Array
+    inverse: _Array
+    dressed: _Array
+
+    def of_nodes(self, table: LeverageTable) -> _Array:
+        """Return ``g1 (D_j^-1 + V1)^-1 g1`` between nodes, shape (batch, classes, nodes, nodes)."""
+        return np.asarray(self.columns.mT @ self.dressed)
+
+    def of_groups_and_nodes(self, table: LeverageTable) -> _Array:
+        """Return `dressed`, shape (batch, classes, groups, nodes)."""
+        return self.dressed.copy()
+
+    def of_groups(self) -> _Array:
+        """Return what the fit takes from the identity, shape (batch, classes, groups, groups)."""
+        return identity(self.inverse.shape[2]) - self.inverse
+
+    def take(self, index: NDArray[np.bool_]) -> Whole:
+        """Return the matrices of some members of the batch."""
+        return Whole(*(values[index] for values in self))
+
+
+class Core(NamedTuple):
+    """The same of slopes ``g1 = left right`` with few dimensions: matrices over these, for each class.
+
+    With the products ``S_j = left^T D_j left`` and ``G`` of the factors (Delta and Gamma of the page), and ``K_j = (I +
+    G S_j)^-1``, `dressed` of `Whole` is ``D_j^1/2 left K_j right``.
+
+    Docs, "Uniform equivalent", equation (E9a).
+
+    Attributes
+    ----------
+    rows : ndarray, shape (batch, classes, groups, dimensions)
+        ``D_j^1/2 left``.
+    taken : ndarray, shape (batch, classes, groups, dimensions)
+        ``D_j^1/2 left K_j G``.
+    damping : ndarray, shape (batch, classes, dimensions, dimensions)
+        ``K_j``.
+    form : ndarray, shape (batch, classes, dimensions, dimensions)
+        ``S_j K_j``.
+    """
+
+    rows: _Array
+    taken: _Array
+    damping: _Array
+    form: _Array
+
+    def of_nodes(self, table: LeverageTable) -> _Array:
+        """Return what `Whole.of_nodes` does."""
+        right = _factors(table)[1][:, None]
+        return np.asarray(right.mT @ (self.form @ right))
+
+    def of_groups_and_nodes(self, table: LeverageTable) -> _Array:
+        """Return what `Whole.of_groups_and_nodes` does."""
+        return np.asarray((self.rows @ self.damping) @ _factors(table)[1][:, None])
+
+    def of_groups(self) -> _Array:
+        """Return what `Whole.of_groups` does."""
+        return np.asarray(self.taken @ self.rows.mT)
+
+    def take(self, index: NDArray[np.bool_]) -> Core:
+        """Return the matrices of some members of the batch."""
+        return Core(*(values[index] for values in self))
+
+
+def _factors(table: LeverageTable) -> tuple[_Array, _Array]:
+    """Return the factors of a table that has some."""
+    assert table.factors is not None
+    return table.factors
+
+
 class Leverage(NamedTuple):
     """One evaluation of the equations at given ``V`` and ``R``; a solution when `residual` is small.
 
@@ -237,16 +319,10 @@ class Leverage(NamedTuple):
         ``1 / (1 + V)``: what the fit leaves of a sample's residual.
     sample_weight : ndarray, shape (batch, nodes)
         ``n w (1 / (1 + V) + population)``.
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``.
     density : ndarray, shape (batch, groups)
         ``D`` (diagonal), its mean over the directions.
-    columns : ndarray, shape (batch, classes, groups, nodes)
-        ``D_j^1/2 g1``.
-    inverse : ndarray, shape (batch, classes, groups, groups)
-        ``(I + D_j^1/2 V1 D_j^1/2)^-1``.
-    dressed : ndarray, shape (batch, classes, groups, nodes)
-        Their product.
+    matrices : Whole or Core
+        Those of the classes.
     variance : ndarray, shape (batch, groups, nodes)
         ``D g2``.
     load : ndarray, shape (batch, groups)
@@ -263,11 +339,8 @@ class Leverage(NamedTuple):
     resolvent: _Array
     remaining: _Array
     sample_weight: _Array
-    linear_gain: _Array
     density: _Array
-    columns: _Array
-    inverse: _Array
-    dressed: _Array
+    matrices: Whole | Core
     variance: _Array
     load: _Array
     following: _Array
@@ -281,7 +354,8 @@ class Leverage(NamedTuple):
 
     def take(self, index: NDArray[np.bool_]) -> Leverage:
         """Return the evaluation for some members of the batch."""
-        return Leverage(*(values[index] for values in self))
+        arrays = {name: values[index] for name, values in self._asdict().items() if name != "matrices"}
+        return Leverage(matrices=self.matrices.take(index), **arrays)
 
 
 def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = False) -> Leverage:
@@ -301,29 +375,71 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
     leverage, resolvent = values[:, :nodes], values[:, nodes:]
     remaining = np.reciprocal(1 + leverage)
     sample_weight = equations.weighed(remaining)
-    linear_gain = (slope * sample_weight[:, None]) @ slope.mT
     density = equations.per_direction * resolvent
     root = np.sqrt(density[:, None] * table.profile)
-    columns = root[..., None] * slope[:, None]
-    if stable:
-        inverse, dressed = _stably_dressed(columns, sample_weight)
-    else:
-        inverse = undamped(table, root, sample_weight, linear_gain)
-        factors = table.alike(density)
-        dressed = inverse @ columns if factors is None else _dressed(factors, root, inverse)
-    # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
-    gain = table.mixed(columns * dressed) + variance
-    next_leverage = equations.directions[:, None] * np.add.reduce(gain, axis=1)
-    load = np.matvec(gain, sample_weight)
+    solved = _over_groups if stable or table.factors is None else _over_dimensions
+    matrices, raised, load = solved(table, root, sample_weight, variance, stable=stable)
+    next_leverage = equations.directions[:, None] * raised
     next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following / values)
     residual = _largest(gap)
     return Leverage(
-        leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance, load,
-        following, gap, residual,
-    )  # fmt: skip
+        leverage, resolvent, remaining, sample_weight, density, matrices, variance, load, following, gap, residual
+    )
+
+
+def _over_groups(
+    table: LeverageTable, root: _Array, sample_weight: _Array, variance: _Array, *, stable: bool
+) -> tuple[Whole, _Array, _Array]:
+    """Return the matrices, the leverages for each direction and the `load`."""
+    columns = root[..., None] * table.slope[:, None]
+    if stable:
+        inverse, dressed = _stably_dressed(columns, sample_weight)
+    else:
+        inverse = inverses(inner(linear_gain(table, sample_weight), root))
+        dressed = inverse @ columns
+    # The part of a group in the leverage of a node is that of the node in the group's resolvent.
+    gain = table.mixed(columns * dressed) + variance
+    return Whole(columns, inverse, dressed), np.add.reduce(gain, axis=1), np.matvec(gain, sample_weight)
+
+
+def _over_dimensions(
+    table: LeverageTable, root: _Array, sample_weight: _Array, variance: _Array, *, stable: bool = False
+) -> tuple[Core, _Array, _Array]:
+    """Return what `_over_groups` does, from the factors of the slopes."""
+    matrices, (_, right) = _core(_factors(table), root, sample_weight), _factors(table)
+    raised = np.add.reduce(right * (table.mixed(matrices.form) @ right), axis=1) + np.add.reduce(variance, axis=1)
+    own = np.add.reduce(matrices.rows * matrices.taken, axis=3)
+    return matrices, raised, np.vecmat(table.share, own) + np.matvec(variance, sample_weight)
+
+
+def _core(factors: tuple[_Array, _Array], root: _Array, sample_weight: _Array) -> Core:
+    """Return the matrices over the dimensions of the slopes."""
+    left, right = factors
+    rows = root[..., None] * left[:, None]
+    product = rows.mT @ rows
+    one = identity(product.shape[-1])
+    if np.iscomplexobj(root):
+        gain = ((right * sample_weight[:, None]) @ right.mT)[:, None]
+        damping = np.linalg.inv(one + gain @ product)
+        return Core(rows, rows @ (damping @ gain), damping, product @ damping)
+    # The matrix to invert is symmetric, and at least the identity.
+    triangle = _triangle(right, sample_weight)[:, None]
+    middle = triangle.mT @ inverses(one + triangle @ product @ triangle.mT) @ triangle
+    damping = one - middle @ product
+    return Core(rows, rows @ middle, damping, product @ damping)
+
+
+def _triangle(right: _Array, sample_weight: _Array) -> _Array:
+    """Return the triangular ``T`` with ``G = T^T T``, for the products ``G`` of factors at weighed nodes."""
+    return np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
+
+
+def linear_gain(table: LeverageTable, sample_weight: _Array) -> _Array:
+    """Return ``V1``, shape (batch, groups, groups), for weights of shape (batch, nodes)."""
+    return np.asarray((table.slope * sample_weight[:, None]) @ table.slope.mT)
 
 
 def _largest(values: _Array) -> _Array:
@@ -341,97 +457,101 @@ def inner(linear_gain: _Array, root: _Array) -> _Array:
     return matrix
 
 
-def undamped(table: LeverageTable, root: _Array, sample_weight: _Array, linear_gain: _Array) -> _Array:
-    """Return the inverse of `inner`: what is left of a group's rows when the fit has taken up theirs along the slopes.
-
-    Parameters
-    ----------
-    table : LeverageTable
-    root : ndarray, shape (batch, classes, groups)
-        ``D^1/2``.
-    sample_weight : ndarray, shape (batch, nodes)
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``: products of the slopes at the nodes, weighed so; only used where the table has no `factors`.
-
-    Returns
-    -------
-    ndarray, shape (batch, classes, groups, groups)
-    """
-    if table.factors is None:
-        return inverses(inner(linear_gain, root))
-    weighed, middle = _taken(table.factors, root, sample_weight)
-    return np.asarray(identity(root.shape[2]) - weighed @ middle @ weighed.mT)
-
-
-def _taken(factors: tuple[_Array, _Array], root: _Array, sample_weight: _Array) -> tuple[_Array, _Array]:
-    """Return `weighed` and `middle`: the inverse of `inner` is the identity less ``weighed middle weighed^T``."""
-    left, right = factors
-    if np.iscomplexobj(root):
-        weighed, gain = root[..., None] * left[:, None], ((right * sample_weight[:, None]) @ right.mT)[:, None]
-        damping = np.linalg.inv(identity(gain.shape[-1]) + gain @ (weighed.mT @ weighed))
-        return weighed, damping @ gain
-    # V1 is F F^T for F with as many columns as the slopes have dimensions.
-    triangle = np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
-    weighed = root[..., None] * (left @ triangle.mT)[:, None]
-    matrices = weighed.mT @ weighed
-    matrices += identity(matrices.shape[-1])
-    return weighed, inverses(matrices)
-
-
-def _dressed(factors: tuple[_Array, _Array], root: _Array, inverse: _Array) -> _Array:
-    """Return the products of matrices with ``D^1/2 g1``, by way of the few dimensions of the slopes."""
-    left, right = factors
-    return np.asarray(inverse @ (root[..., None] * left[:, None]) @ right[:, None])
-
-
 class Undamped(NamedTuple):
-    """The matrices of `undamped` of many directions, of which only sums and products with vectors are asked for.
+    """What the fit leaves of rows: the inverses of `inner` for many directions, for sums and products.
 
-    Either as matrices, shape (batch, classes, groups, groups), or as the identity less ``left right^T``, of factors of
-    shape (batch, classes, groups, dimensions): few dimensions take a small part of the time and memory.
+    Either as matrices, shape (batch, classes, groups, groups), or of slopes with few dimensions as the identity less
+    ``D_j^1/2 left middle_j left^T D_j^1/2``, which takes a small part of the time and memory.
+
+    Attributes
+    ----------
+    root : ndarray, shape (batch, classes, groups)
+        ``D_j^1/2``.
+    matrices : ndarray, optional
+    left : ndarray, shape (batch, groups, dimensions)
+        ``V1`` is its square ``left left^T``.
+    middle : ndarray, shape (batch, classes, dimensions, dimensions)
     """
 
+    root: _Array
     matrices: _Array | None
     left: _Array
-    right: _Array
+    middle: _Array
 
     @classmethod
-    def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array, linear_gain: _Array) -> Undamped:
-        """Return them for the parameters of `undamped`."""
+    def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array) -> Undamped:
+        """Return the inverses for ``D_j^1/2`` of shape (batch, classes, groups) and weights (batch, nodes)."""
         if table.factors is None:
-            matrices = undamped(table, root, sample_weight, linear_gain)
-            return cls(matrices, matrices[..., :0], matrices[..., :0])
-        weighed, middle = _taken(table.factors, root, sample_weight)
-        return cls(None, weighed, weighed @ middle)
+            matrices = inverses(inner(linear_gain(table, sample_weight), root))
+            return cls(root, matrices, root[:, 0, :, None], matrices[..., :0, :0])
+        left, right = table.factors
+        left = left @ _triangle(right, sample_weight).mT
+        weighed = root[..., None] * left[:, None]
+        return cls(root, None, left, inverses(identity(left.shape[2]) + weighed.mT @ weighed))
 
     def less_one(self, vectors: _Array) -> _Array:
         """Return the matrices, less the identity, times vectors of shape (batch, classes, groups)."""
         if self.matrices is not None:
             return np.asarray(np.matvec(self.matrices, vectors) - vectors)
-        return np.asarray(-np.matvec(self.left, np.vecmat(vectors, self.right)))
+        taken = np.matvec(self.middle, (self.root * vectors) @ self.left)
+        return np.asarray(-self.root * (taken @ self.left.mT))
 
-    def summed(self, rows: _Array, columns: _Array, *, less_one: bool = False) -> _Array:
-        """Return the sum of the matrices, each between its diagonal matrices, shape (batch, groups, groups).
+    def taken(self, rows: Sequence[_Array], separable: Callable[[], Sequence[Separable]]) -> list[list[_Array]]:
+        """Return the sums over the directions of the identity less the matrices, each between two diagonal matrices.
 
         Parameters
         ----------
-        rows, columns : ndarray, shape (batch, classes, groups)
-            Diagonals on the left and on the right of the matrices.
-        less_one : bool, optional
-            Whether to take the identity from the matrices.
+        rows : sequence of ndarray, shape (batch, classes, groups)
+            The diagonal matrices.
+        separable : callable
+            Returns them times ``D_j^1/2``, in products.
+
+        Returns
+        -------
+        list of list of ndarray, each of shape (batch, groups, groups)
+            For each diagonal matrix on the left, and each on the right.
         """
-        batch, _, groups = rows.shape
         if self.matrices is not None:
-            between = self.matrices - identity(groups) if less_one else self.matrices
-            return np.asarray(np.vecmat(rows.mT, (between * columns[:, :, None]).swapaxes(1, 2)))
-        left, right = (
-            (values[..., None] * factor).swapaxes(1, 2).reshape(batch, groups, -1)
-            for values, factor in ((rows, self.left), (columns, self.right))
-        )
-        taken = left @ right.mT
-        if less_one:
-            return np.asarray(-taken)
-        return np.asarray(identity(groups) * (rows * columns).sum(axis=1)[:, None] - taken)
+            taken = identity(self.root.shape[2]) - self.matrices
+            return [[np.vecmat(a.mT, (taken * b[:, :, None]).swapaxes(1, 2)) for b in rows] for a in rows]
+        diagonals, (batch, classes, count, _) = separable(), self.middle.shape
+        middle, groups = self.middle.reshape(batch, classes, count**2), self.left.shape[1]
+        # Products of the diagonals with the dimensions, between which the sums over the directions are.
+        spread = [(of.left[..., None] * self.left[:, :, None]).reshape(batch, groups, -1) for of in diagonals]
+        found: list[list[_Array]] = [[] for _ in diagonals]
+        for a, row in enumerate(diagonals):
+            for b, column in enumerate(diagonals[: a + 1]):
+                products = row.right[:, :, None] * column.right[:, None]
+                sums = products.reshape(len(products), -1, classes) @ middle
+                sums = sums.reshape(batch, *products.shape[1:3], count, count).swapaxes(2, 3)
+                sums = sums.reshape(batch, spread[a].shape[2], spread[b].shape[2])
+                found[a].append(spread[a] @ sums @ spread[b].mT)
+                if b < a:
+                    found[b].append(found[a][b].mT)
+        return found
+
+
+class Separable(NamedTuple):
+    """Numbers for each direction and group, as a sum of a few products of one for each.
+
+    Attributes
+    ----------
+    left : ndarray, shape (batch, groups, products)
+    right : ndarray, shape (batch, products, directions)
+    """
+
+    left: _Array
+    right: _Array
+
+    @classmethod
+    def of(cls, values: _Array) -> Separable:
+        """Return values of shape (batch, groups, directions) as products, each right to rounding."""
+        return cls(*scaled_factors(values, _DIMENSION)[:2])
+
+    def scaled(self, by_group: _Array, by_direction: _Array | None = None) -> Separable:
+        """Return the products with a factor for each group, shape (batch, groups), and for each direction."""
+        right = self.right if by_direction is None else self.right * by_direction[:, None]
+        return Separable(self.left * by_group[..., None], right)
 
 
 def _stably_dressed(columns: _Array, sample_weight: _Array) -> tuple[_Array, _Array]:
@@ -572,33 +692,28 @@ class SymmetricPairs(NamedTuple):
 
 def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes."""
-    batch, groups, nodes = point.variance.shape
-    classes = table.profile.shape[1]
-    columns, dressed = point.columns, point.dressed
-    if (factors := table.alike(point.density)) is not None:
-        left, right = factors
-        weighed = np.sqrt(point.density[:, None] * table.profile)[..., None] * left[:, None]
-        form = weighed.mT @ (point.inverse @ weighed)
-        count = form.shape[-1]
+    matrices, nodes = point.matrices, point.variance.shape[2]
+    if isinstance(matrices, Core):
+        count, (batch, classes) = matrices.form.shape[-1], matrices.form.shape[:2]
         products = SymmetricPairs.number(count)
         if products * (products + nodes) < classes * count * nodes:
-            return _square_of_form(table, form, right)
-        columns, dressed = np.broadcast_to(right[:, None], (batch, classes, *right.shape[1:])), form @ right[:, None]
-    few = SymmetricPairs.number(groups) < nodes
+            return _square_of_form(table, matrices.form, _factors(table)[1])
+        few = False
+    else:
+        batch, classes, count = matrices.inverse.shape[:3]
+        few = SymmetricPairs.number(count) < nodes
     if classes * nodes**2 > _CLASSES_AT_ONCE and not few:
-        found = np.zeros((batch, nodes, nodes), dtype=point.columns.dtype)
+        found = np.zeros((batch, nodes, nodes), dtype=point.following.dtype)
         for index in range(classes):
-            pairs = columns[:, index].mT @ dressed[:, index]
+            pairs = type(matrices)(*(each[:, index : index + 1] for each in matrices)).of_nodes(table)[:, 0]
             np.square(pairs, out=pairs)
             pairs *= table.share[:, index, None, None]
             found += pairs
         return found
-    if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes or not few:
-        pairs = columns.mT @ dressed
-        # In place: new memory costs more.
-        return table.mixed(np.square(pairs, out=pairs))
+    if isinstance(matrices, Core) or batch * classes * nodes**2 <= _AT_ONCE or count >= 2 * classes or not few:
+        return _mixed_squares(table, matrices.of_nodes(table))
     root = np.sqrt(point.density[:, None] * table.profile)
-    return _square_of_form(table, root[..., None] * point.inverse * root[..., None, :], table.slope)
+    return _square_of_form(table, root[..., None] * matrices.inverse * root[..., None, :], table.slope)
 
 
 def _square_of_form(table: LeverageTable, forms: _Array, slopes: _Array) -> _Array:
@@ -617,6 +732,11 @@ def _square_of_form(table: LeverageTable, forms: _Array, slopes: _Array) -> _Arr
     return np.asarray(found.mT @ table.mixed(products.square(forms)) @ found)
 
 
+def _mixed_squares(table: LeverageTable, values: _Array) -> _Array:
+    """Return the mean over the classes of the squares of values, whose memory is used: new memory costs more."""
+    return table.mixed(np.square(values, out=values))
+
+
 def couplings(table: LeverageTable, point: Leverage) -> _Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
@@ -627,10 +747,10 @@ def couplings(table: LeverageTable, point: Leverage) -> _Array:
     batch, groups, nodes = point.variance.shape
     matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
     matrix[:, :nodes, :nodes] = _mean_square(table, point)
-    source = table.mixed(np.square(point.dressed)) + point.variance
+    source = _mixed_squares(table, point.matrices.of_groups_and_nodes(table)) + point.variance
     matrix[:, :nodes, nodes:] = source.mT
     matrix[:, nodes:, :nodes] = source
-    matrix[:, nodes:, nodes:] = table.mixed(np.square(identity(groups) - point.inverse))
+    matrix[:, nodes:, nodes:] = _mixed_squares(table, point.matrices.of_groups())
     return matrix
 
 
@@ -691,13 +811,27 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
     """
     # Lost digits, and numbers that leave their range, show in the residual.
     try:
-        return _newton(equations, tolerance, stable=False)
+        found = _newton(equations, tolerance, stable=False)
+        if not _cancelled(equations, found[0]):
+            return found
     except (NotConverged, np.linalg.LinAlgError):
         pass
     try:
         return _newton(equations, tolerance, stable=True)
     except np.linalg.LinAlgError as error:
         raise NotConverged(_NAME, math.inf, tolerance, _ADVICE) from error
+
+
+def _cancelled(equations: LeverageEquations, point: Leverage) -> bool:
+    """Return whether terms cancel in the leverages by way of few dimensions, which the residual does not show.
+
+    They do at nodes where the slopes of nearly all neurons vanish.
+    """
+    if not isinstance(point.matrices, Core):
+        return False
+    size, form = np.abs(_factors(equations.table)[1]), np.abs(equations.table.mixed(point.matrices.form))
+    terms, nodes = np.add.reduce(size * (form @ size), axis=1), point.leverage.shape[1]
+    return bool((equations.directions[:, None] * terms > _CANCELLED * point.following[:, :nodes]).any())
 
 
 def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
@@ -766,8 +900,15 @@ def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, la
 
 
 def _store(
-    solution: Leverage | Linearised, members: NDArray[np.intp] | NDArray[np.bool_], found: Leverage | Linearised
+    solution: Leverage | Linearised | Whole | Core,
+    members: NDArray[np.intp] | NDArray[np.bool_],
+    found: Leverage | Linearised | Whole | Core,
 ) -> None:
-    """Write what was found for some members into that of all."""
+    """Write what was found for some members, of the same kind, into that of all."""
+    values: Any
+    new: Any
     for values, new in zip(solution, found, strict=True):
-        values[members] = new
+        if isinstance(values, Whole | Core):
+            _store(values, members, new)
+        else:
+            values[members] = new

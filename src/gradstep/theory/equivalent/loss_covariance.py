@@ -142,9 +142,9 @@ def _ladder(
     """
     point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
     root = np.sqrt(point.density[:, None, :] * profile)
-    coupling, slope = point.columns.mT @ point.dressed, point.dressed / root[..., None]
-    own = (point.dressed * point.sample_weight[:, None, None, :]) @ point.columns.mT
-    own /= root[..., :, None] * root[..., None, :]
+    matrices, table = point.matrices, draw.tables.shared.leverage_table
+    coupling, slope = matrices.of_nodes(table), matrices.of_groups_and_nodes(table) / root[..., None]
+    own = matrices.of_groups() / (root[..., :, None] * root[..., None, :])
 
     def mixed(values: Array, scale: Array) -> Array:
         return np.asarray(np.einsum("j,pj...->p...", share, values[a] * values[b] * scale))

@@ -17,7 +17,7 @@ from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, link_of
 from gradstep.sizes import Sizes
 from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
-from gradstep.theory.equivalent.leverage import LeverageTable
+from gradstep.theory.equivalent.leverage import LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
@@ -98,6 +98,12 @@ class Tables:
         return LeverageTable(
             features.slope, features.variance, features.weight, self.groups.weight, bulk.share, bulk.profile.mT
         )
+
+    @cached_property
+    def separable_bulk(self) -> tuple[Separable, Separable, Separable]:
+        """Variances of the groups along the special directions; these times the slope of the norm; and the pull."""
+        profile, slope = self.bulk.special_profile, self.bulk.norm_slope
+        return Separable.of(profile), Separable.of(slope * profile), Separable.of(self.bulk.pull)
 
     @cached_property
     def joint(self) -> bool:

@@ -8,6 +8,8 @@ arrays have a leading batch axis, of length one where a table is shared.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,16 +30,17 @@ from gradstep.theory.equivalent.leverage import (
     TOLERANCE,
     Leverage,
     LeverageEquations,
+    Separable,
     Undamped,
     couplings,
     inner,
+    linear_gain,
     linearised,
     response,
     solve_leverage,
 )
 from gradstep.theory.equivalent.stacks import cholesky, identity, least_squares, solved
 from gradstep.theory.equivalent.tables import Tables
-from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
 
 __all__ = ["Fluctuations", "UniformSolution", "WeightOffset", "solve"]
@@ -229,10 +232,9 @@ def _joint_fit(
     inverse: Undamped,
     spread: Array,
     point: Leverage,
-    bulk: Bulk,
+    gain: Array,
+    tables: Tables,
     weight_offset: Array | None,
-    *,
-    in_plane: bool = False,
 ) -> _Fit:
     """Fit both at once where a row's mean orthogonal to the spike depends on its projection on the spike.
 
@@ -241,7 +243,7 @@ def _joint_fit(
     ``f_j^2``. The projections on the spike are given, which is the constraint ``sum_j spike_j D_j^1/2 f_j + y = 0``:
     fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
     due to the row, of the variance `projection_noise` of the bulk. Where norms tell of the rows, they are a second
-    constraint with `norm_slope` in place of the spike. In the plane of spike and teacher (`in_plane`) projections on
+    constraint with `norm_slope` in place of the spike. In the plane of spike and teacher projections on
     the teacher's rest are given too: one more constraint, with the teacher's components, all due to the row.
     Given the means and multipliers ``mu`` of the constraints, the
     directions are independent,
@@ -255,10 +257,10 @@ def _joint_fit(
 
     Docs, "Structured bulk", equations (A5) and (A5b). Docs, "Uniform equivalent", equation (E19).
     """
-    batch, _, groups = root.shape
+    (batch, _, groups), bulk = root.shape, tables.bulk
     pull, noise = bulk.pull.mT, point.density * bulk.known_noise
     ratio, along = pull / root, [bulk.spike[..., None] * root, bulk.norm_slope.mT * root][: len(noise)]
-    if in_plane:
+    if tables.in_plane:
         along.append(bulk.teacher[..., None] * root)
     # The free parts f_j without a multiplier: of the source alone, and with the means that are given.
     source = root * level
@@ -268,25 +270,27 @@ def _joint_fit(
     # Sums over the directions, for each group, per unit of each mean and for what is given: of the constraints, and of
     # the slope downwards; and of the constraints per unit of each multiplier. The slope that a multiplier makes is its
     # constraint of a mean, transposed: the inverse is symmetric, and less one for the term with the multiplier itself.
+    taken = inverse.taken([*along, ratio], partial(_separable, tables, point.density, len(noise)))
     *constraints, downwards = (
-        np.concatenate([inverse.summed(rows, ratio, less_one=True), (rows * given).sum(axis=1)[..., None]], axis=2)
-        for rows in (*along, ratio)
+        np.concatenate([-of[-1], (rows * given).sum(axis=1)[..., None]], axis=2)
+        for of, rows in zip(taken, (*along, ratio), strict=True)
     )
     constraint = np.concatenate(constraints, axis=1)
-    of_multiplier = np.block([[inverse.summed(rows, columns) for columns in along] for rows in along])
+    of_multiplier = -np.block([of[:-1] for of in taken[:-1]])
+    _add_blocks(of_multiplier, [[(rows * columns).sum(axis=1) for columns in along] for rows in along])
     # The parts of projection and norm that are not due to the row add y = U l to the sums of the constraints, at the
     # cost l^T U l. The row's component along the spike is then -y_1, on which the features orthogonal to the spike do
     # not depend, so that mu_1 = l_1 - V1 y_1.
-    of_noise, noisy = np.zeros_like(of_multiplier), len(noise) * groups
-    of_noise[:, :noisy, :noisy] = np.block([[part[..., None] * identity(groups) for part in row] for row in noise])
-    to_multiplier = identity(len(along) * groups) + np.zeros_like(of_noise)
-    to_multiplier[:, :groups] -= point.linear_gain @ of_noise[:, :groups]
-    of_price = of_multiplier @ to_multiplier + of_noise
+    noisy, first = len(noise) * groups, noise[0].reshape(-1, batch, groups).swapaxes(0, 1).reshape(batch, 1, -1)
+    of_price = of_multiplier.copy()
+    of_price[..., :noisy] -= np.tile(of_multiplier[..., :groups] @ gain, len(noise)) * first
+    _add_blocks(of_price, noise)
     # Resolvents of groups may be a hundred decades apart: in the unit of each, pivots keep the digits of all.
     unit = np.sqrt(np.abs(np.diagonal(of_price, axis1=1, axis2=2)))[..., None]
     price = solved(of_price / unit / unit.mT, constraint / unit) / unit
     check_solution(of_price, price, constraint)
-    multiplier = to_multiplier @ price
+    multiplier = price.copy()
+    multiplier[:, :groups] -= gain @ (first.mT * price[:, :noisy]).reshape(batch, len(noise), groups, -1).sum(axis=1)
     downwards = spread.mT @ (downwards - constraint[..., :groups].mT @ multiplier)
     factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
     target = solved(factor, downwards[..., groups:])[..., 0]
@@ -297,10 +301,26 @@ def _joint_fit(
     multiplied = sum((rows * multipliers[:, k] for k, rows in enumerate(along)), start=np.zeros_like(root))
     rest = given - multiplied + inverse.less_one(ratio * mean[:, None] - multiplied)
     overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
-    for direction in [bulk.spike, bulk.teacher] if in_plane else [bulk.spike]:
+    for direction in [bulk.spike, bulk.teacher] if tables.in_plane else [bulk.spike]:
         overlap -= direction[..., None] * np.vecmat(direction, overlap)[:, None]
     prices = np.matvec(price, state).reshape(batch, len(along), groups)
     return _Fit(unknowns, overlap, np.concatenate([rest, _root_of_cost(noise, prices[:, : len(noise)])], axis=1))
+
+
+def _separable(tables: Tables, density: Array, known: int) -> list[Separable]:
+    """Return the constraints of `_joint_fit` and the pull, times ``D_j^1/2``, of groups of which so much is known."""
+    (profile, slope, pull), bulk = tables.separable_bulk, tables.bulk
+    found = [profile.scaled(density, bulk.spike), slope.scaled(density)][:known]
+    return [*found, profile.scaled(density, bulk.teacher), pull] if tables.in_plane else [*found, pull]
+
+
+def _add_blocks(matrix: Array, diagonals: Sequence[Sequence[Array]] | Array) -> None:
+    """Add diagonal blocks to the first rows and columns of a matrix, in place."""
+    groups = diagonals[0][0].shape[-1]
+    diagonal = np.arange(groups)
+    for a, row in enumerate(diagonals):
+        for b, values in enumerate(row):
+            matrix[:, a * groups + diagonal, b * groups + diagonal] += values
 
 
 def _root_of_cost(noise: Array, prices: Array) -> Array:
@@ -372,18 +392,21 @@ def _means(
         fixed = np.sqrt(mass) * (given + readout.excess * given_along)
         target = target - np.vecmat(fixed, means)
     values = half_weight * target
-    root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
+    root, gain = (
+        np.sqrt(point.density[:, None, :] * bulk.special_profile.mT),
+        linear_gain(tables.leverage_table, sample_weight),
+    )
     try:
         if tables.joint:
             level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
-            inverse = Undamped.of(tables.leverage_table, root, sample_weight, point.linear_gain)
+            inverse = Undamped.of(tables.leverage_table, root, sample_weight)
             unknowns, overlap, free = _joint_fit(
-                spikes, values, level, root, inverse, spread, point, bulk, fixed, in_plane=tables.in_plane
+                spikes, values, level, root, inverse, spread, point, gain, tables, fixed
             )
         else:
             slopes = (sample_half[:, None] * features.slope).mT
             unknowns, overlap, free = _separate_fit(
-                spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, point.linear_gain
+                spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, gain
             )
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.

@@ -37,7 +37,16 @@ from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
-from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, levels, mean_law, row_variances, vectors_rule
+from gradstep.theory.neurons.row_rules import (
+    LEAST,
+    LEVELS,
+    levels,
+    mean_law,
+    resolved_law,
+    row_variances,
+    rules,
+    vectors_rule,
+)
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
@@ -56,6 +65,9 @@ _POINT = 1e-12
 #: How much more the part of ``S`` off the diagonal costs than that of ``B``, which differs in sign between readouts:
 #: from networks with readouts of several values.
 _DEARER = 20.0
+#: Share of the directions below which the mean of all rows has none, and above which it has all of its share. Where the
+#: share is small its nodes are half of all, and without it errors change by less than a fiftieth of the share.
+_COUNTS = (0.03, 0.1)
 #: Least variance of what the row does not explain of its norm, over the whole.
 _LEAST_NOISE = 1e-9
 #: Least variance of rows in a direction, over its mean over the readouts, that counts for what norms tell of them.
@@ -327,12 +339,9 @@ def _parts(
     values, shares = readout_values(readout)
     parts = list[_Part]()
     if problem.activation.parity != "odd":
-        part, left_out = yield from _in_mean(readout, step, samples, groups, refine)
-        share = 0.0
-        if left_out > 0:
-            without = float(shares @ values**4) * rest**2 * samples.squares_by_residual[1]
-            share = left_out / (left_out + _DEARER * without)
-        parts.append(part._replace(share=1 - share))
+        without = float(shares @ values**4) * rest**2 * samples.squares_by_residual[1]
+        parts += yield from _in_mean(readout, step, samples, groups, refine, _DEARER * without)
+        share = 1 - sum(part.share for part in parts)
     else:
         share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
         if share < 1:
@@ -354,11 +363,18 @@ def _parts(
 
 
 def _in_mean(
-    readout: Readout, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float
-) -> Computation[tuple[_Part, float]]:
-    """Return the directions in the basis of the mean law of the rows, and what of the rows is off the diagonal in it.
+    readout: Readout, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float, other: float
+) -> Computation[list[_Part]]:
+    """Return the directions in the basis of the mean law of the rows, if it has a share that counts.
 
-    The second number is a mean square over the readouts: zero if there is one.
+    Docs, "Structured bulk", equation (A4a).
+
+    Parameters
+    ----------
+    readout, step, samples, groups, refine
+        As in `bulk_law`.
+    other : float
+        What the other basis leaves out, with its factor.
     """
     law, alike = samples.law, CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
@@ -366,7 +382,7 @@ def _in_mean(
     # In the terms of the law, which has directions twice and the gradient's rest in its own length.
     rest = frame[-1:] / math.sqrt(samples.ratio * law.square)
     values, shares = readout_values(readout)
-    rules = yield from law_rules(
+    resolved = yield from resolved_law(
         mean,
         np.concatenate([frame[:-1], 0 * frame[:-1], rest]),
         refine,
@@ -375,22 +391,26 @@ def _in_mean(
         joint=_joint(step, groups),
         sampled=groups.knows_norms,
     )
-    both = row_variances(rules, groups, step, readout)
-    whole = both[0] @ rules.share
+    share = 1.0
+    if len(values) > 1:
+        # What B has off the diagonal counts by how much rows differ in it from the mean.
+        second = readout.second_moment
+        differ = float(shares @ (values - values**2 * readout.mean / second) ** 2)
+        square = float(mean.root) ** 2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
+        left_out = 4 * differ / second * max(square - float(resolved.diagonal_squares[1]), 0.0)
+        share = other / (left_out + other) if left_out > 0 else 1.0
+        share *= smooth_rise(share, *_COUNTS)
+    if share == 0:
+        return []
+    found = yield from rules(resolved)
+    both = row_variances(found, groups, step, readout)
+    whole = both[0] @ found.share
     profile, special_profile = (each / whole[:, None] for each in both)
-    nothing = np.zeros(len(rules.special))
-    part = _Part(1.0, rules.share, profile, special_profile, rules.overlap, nothing, rules.components)
-    if len(values) == 1:
-        return part, 0.0
-    if step.common is not None:
-        stretch = step.own_drift[0] + step.curvature / mean.root * rules.special_diagonals[1]
-        part = part._replace(common=stretch * (rules.overlap @ frame[1]))
-    # What B has off the diagonal counts by how much rows differ in it from the mean.
-    second = readout.second_moment
-    differ = float(shares @ (values - values**2 * readout.mean / second) ** 2)
-    square = float(mean.root) ** 2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
-    off = square - float(rules.share @ rules.diagonals[1] ** 2)
-    return part, 4 * differ / second * max(off, 0.0)
+    common = np.zeros(len(found.special))
+    if len(values) > 1 and step.common is not None:
+        stretch = step.own_drift[0] + step.curvature / mean.root * found.special_diagonals[1]
+        common = stretch * (found.overlap @ frame[1])
+    return [_Part(share, found.share, profile, special_profile, found.overlap, common, found.components)]
 
 
 def _frame(step: StepStatistics) -> Array:

@@ -20,7 +20,7 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, mean_law, row_variances
+from gradstep.theory.neurons.row_rules import LEAST, LEVELS, mean_law, resolved_law, row_variances, rules
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
@@ -83,24 +83,25 @@ def correlated_classes(
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
-    rules = yield from law_rules(
+    resolved = yield from resolved_law(
         law, samples.frame(step.alignment), refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
         sampled=groups.knows_norms,
     )  # fmt: skip
+    found = yield from rules(resolved)
     a_square = groups.readout_square * readout.second_moment
     if isinstance(law, StretchedLaw) or law.stretched:
-        profile, special_profile = row_variances(rules, groups, step, readout)
+        profile, special_profile = row_variances(found, groups, step, readout)
     else:
         profile, special_profile = (
-            _variances(step, law, a_square, nodes, 10.0**lowest) for nodes in (rules.nodes, rules.special)
+            _variances(step, law, a_square, nodes, 10.0**lowest) for nodes in (found.nodes, found.special)
         )
     # The mean of all directions is known.
-    mean = (profile @ rules.share)[:, None]
+    mean = (profile @ found.share)[:, None]
     mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
     mean_variance = mean_variance + step.bulk * a_square
-    return rules.share, profile / mean, rules.overlap, special_profile / mean, mean_variance, rules.components
+    return found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components
 
 
 def _law(

@@ -49,6 +49,11 @@ class Diagonals(NamedTuple):
         functions = np.concatenate([np.ones((1, len(eigenvalues))), turned.real, turned.imag])
         return np.asarray(self.coefficients.T @ functions)
 
+    def mean_squares(self, transform: Complex, slope: Complex) -> Array:
+        """Return the mean square of each diagonal over the law of `along`, shape (matrices,)."""
+        products = _gram(self.points, transform, slope) @ self.coefficients
+        return np.asarray((self.coefficients * products).sum(axis=0))
+
     def along(self, transform: Complex, slope: Complex) -> tuple[Array, Complex]:
         """Return the products of the diagonal matrices with vectors that have another law.
 

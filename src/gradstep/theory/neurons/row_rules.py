@@ -33,7 +33,18 @@ from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.together import Computation, asked
 
-__all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "levels", "mean_law", "row_variances", "vectors_rule"]
+__all__ = [
+    "LEAST",
+    "LEVELS",
+    "ResolvedLaw",
+    "RowRules",
+    "levels",
+    "mean_law",
+    "resolved_law",
+    "row_variances",
+    "rules",
+    "vectors_rule",
+]
 
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade.
 LEVELS, _PER_DECADE = (-2.0, 3.0), 16 / 5
@@ -116,7 +127,7 @@ def _own(step: StepStatistics, readout: Readout) -> float:
     return float(step.own_stretch(readout.mean, readout.second_moment))
 
 
-def law_rules(
+def resolved_law(
     law: CorrelatedLaw | DampedLaw | StretchedLaw,
     frame: Array,
     refine: float,
@@ -127,8 +138,8 @@ def law_rules(
     several: bool = False,
     joint: bool = True,
     sampled: bool = False,
-) -> Computation[RowRules]:
-    """Return the rules of the spectral law of A, and of the law of some vectors.
+) -> Computation[ResolvedLaw]:
+    """Return a law with all that its `rules` take.
 
     Parameters
     ----------
@@ -152,12 +163,12 @@ def law_rules(
 
     Returns
     -------
-    RowRules
+    ResolvedLaw
 
     Raises
     ------
     NotConverged
-        If a transform or a rule is not found, or rounding leaves nothing of one.
+        If a transform is not found, or rounding leaves nothing of it.
     """
     count = round((LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
     level = levels(lowest, count)
@@ -186,19 +197,71 @@ def law_rules(
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
+    return ResolvedLaw(points, law.mean, law.average(frame), importance, tolerance, joint, others, functions)
+
+
+def rules(law: ResolvedLaw) -> Computation[RowRules]:
+    """Return the rules of the spectral law of A, and of the law of some vectors.
+
+    Parameters
+    ----------
+    law : ResolvedLaw
+
+    Returns
+    -------
+    RowRules
+
+    Raises
+    ------
+    NotConverged
+        If a rule is not found, or rounding leaves nothing of it.
+    """
+    points = law.points
     nodes, root = yield from sparse_rule(
         points.z, points.transform[:, None, None], points.slope[:, None, None], law.mean * np.ones((1, 1)),
-        importance, tolerance,
+        law.importance, law.tolerance,
     )  # fmt: skip
     special, overlap = yield from vectors_rule(
-        points.z, points.between, points.d_between, law.average(frame), importance, tolerance,
-        joint=joint, others=others,
+        points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
+        joint=law.joint, others=law.others,
     )  # fmt: skip
-    overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
+    overlap, components = np.split(overlap, [law.average.shape[0]], axis=1)
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
-    if functions is not None:
-        both = functions[0].at(nodes), functions[1].at(special)
+    if law.functions is not None:
+        both = law.functions[0].at(nodes), law.functions[1].at(special)
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
+
+
+class ResolvedLaw(NamedTuple):
+    """A law of rows at the points that its rules take.
+
+    Attributes
+    ----------
+    points : _Points
+    mean : float
+        Of the law.
+    average : ndarray, shape (vectors, vectors)
+        A between the vectors.
+    importance, tolerance, joint, others
+        As in `vectors_rule`.
+    functions : tuple of Diagonals, optional
+        Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
+    """
+
+    points: _Points
+    mean: float
+    average: Array
+    importance: Array
+    tolerance: float
+    joint: bool
+    others: Others | None
+    functions: tuple[Diagonals, Diagonals] | None
+
+    @property
+    def diagonal_squares(self) -> Array:
+        """Mean squares of the diagonals over all directions."""
+        assert self.functions is not None
+        return self.functions[0].mean_squares(self.points.transform, self.points.slope)
 
 
 class _Points(NamedTuple):
@@ -304,7 +367,7 @@ def vectors_rule(
     points, resolvent, slope, mean, importance, tolerance
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`.
     joint : bool
-        As in `law_rules`.
+        As in `resolved_law`.
     others : Others, optional
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`; of vectors that are resolved together.
 

@@ -198,7 +198,8 @@ class _Unknowns(NamedTuple):
     def state(self, known: Complex) -> Complex:
         """Return the state of traces and entries."""
         count, last = len(self.forms), self._logarithms
-        logarithms = np.log(np.concatenate([self.forms @ known[:count], known[count:last]]))
+        # Negative numbers are reached from above.
+        logarithms = np.log(-1j * np.concatenate([self.forms @ known[:count], known[count:last]])) + 0.5j * np.pi
         return np.concatenate([logarithms, known[last:] / self._units(logarithms)])
 
     def known(self, state: Complex) -> Complex:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import InvalidInput, within_range
-from gradstep.gaussian import gaussian_rule
+from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
@@ -77,6 +77,8 @@ _BESIDE = 1e-7
 #: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
 #: single ones.
 _TAILS = (2e-3, 5e-3, 1.2e-2)
+#: Share of the mean square of a derivative below which its linear part is rounding.
+_NO_LINEAR = 1e-24
 #: Points at which an outlier is looked for if there is another eigenvalue below it.
 _SCAN = 40
 
@@ -204,7 +206,7 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
     if rows == "isotropic":
         ratio, spike = 0.0, spike.apart
         nodes = _apart(nodes, len(spike.part))
-    linear = 0.0 if problem.activation.parity == "odd" else step.curvature
+    linear = _linear(problem, step)
     by_linear, one = linear**2 * ratio * nodes.square, np.ones(1)
     weight, readout = _readout(problem)
     equations = WeightEquations(
@@ -219,6 +221,13 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         known if isinstance(known, DampedSamples) else None,
     )
     return equations, spike
+
+
+def _linear(problem: Problem, step: StepStatistics) -> float:
+    """Return ``k``, by which the samples stretch the rows: zero where it is rounding of a mean that vanishes."""
+    size = problem.eta.size(problem.real_sizes().width) ** 2 / problem.real_sizes().width
+    size *= moments(problem.activation).derivative_second_moment
+    return 0.0 if step.curvature**2 <= _NO_LINEAR * size else step.curvature
 
 
 def _apart(nodes: SampleNodes, fixed: int) -> SampleNodes:
@@ -241,23 +250,23 @@ def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
 
 
 class _Resolvent(NamedTuple):
-    """The resolvent of the layer with its spike, real outside of its spectrum.
+    """What the resolvent of the layer with its spike is made of.
 
     Attributes
     ----------
-    condition : complex
-        It vanishes at an outlier, and has the same sign at all places above.
+    h, added, delta : complex
+        Of the readout, of all that the step adds along it, and of both together.
+    between : ndarray, shape (3, 3)
+        The bulk's, between the vectors of the spike.
     bulk : complex
-        The same for the bulk by itself.
-    readout, gradient, teacher : complex
-        The resolvent between these vectors and themselves.
+        It vanishes at an eigenvalue of the bulk by itself outside of its bands.
     """
 
-    condition: complex
+    h: complex
+    added: complex
+    delta: complex
+    between: ComplexArray
     bulk: complex
-    readout: complex
-    gradient: complex
-    teacher: complex
 
     @classmethod
     def of(cls, equations: WeightEquations, spike: Spike, z: complex, state: ComplexArray) -> _Resolvent:
@@ -265,16 +274,30 @@ class _Resolvent(NamedTuple):
 
         Docs, "Spectra", equation (Z7).
         """
-        strength, shrink = spike.strength, spike.shrink
         h, k1, k2 = equations.readout_resolvent(z, state, spike.turned)
         between, bulk = equations.spike_resolvent(z, state, spike)
-        added = strength * between[0, 0] + shrink**2 * k2
-        delta = z * h * added - (1 - shrink * k1) ** 2
-        teacher, gradient = (between[k, k] - strength * between[0, k] ** 2 * z * h / delta for k in (1, 2))
-        if spike.direction is spike.gradient:
+        added = spike.strength * between[0, 0] + spike.shrink**2 * k2
+        return cls(h, added, z * h * added - (1 - spike.shrink * k1) ** 2, between, bulk)
+
+    @property
+    def whole(self) -> float:
+        """What has the same sign above all eigenvalues outside of the bands, and another one below the first."""
+        return (self.delta * self.bulk).real
+
+    def overlaps(self, z: complex, spike: Spike, initial_square: float) -> tuple[float, float, float]:
+        """Return the squared cosines with the gradient, the teacher and the readout of an eigenvalue next to z.
+
+        They are the residues there.
+        """
+        gradient, teacher = (
+            self.between[k, k] - spike.strength * self.between[0, k] ** 2 * z * self.h / self.delta for k in (2, 1)
+        )
+        square = spike.strength + spike.shrink**2 * initial_square
+        if spike.direction is spike.gradient and square > 0:
             # The gradient is all that the step adds, with what is taken back.
-            gradient = -added / delta / (strength + shrink**2 * equations.initial_square)
-        return cls(delta * bulk, bulk, -h / delta, gradient, teacher)
+            gradient = -self.added / self.delta / square
+        found = gradient, teacher, -self.h / self.delta
+        return tuple(z.imag * part.imag for part in found)  # type: ignore[return-value]
 
 
 def _outlier(equations: WeightEquations, spike: Spike, edge: float) -> WeightOutlier | None:
@@ -288,12 +311,10 @@ def _outlier(equations: WeightEquations, spike: Spike, edge: float) -> WeightOut
     bracket = _bracket(at, math.log(edge * (1 + EDGE_MARGIN)), math.log(far.z.real), equations.own_outliers)
     if bracket is None:
         return None
-    z = math.exp(brentq(lambda log_x: at(math.exp(log_x)).condition.real, *bracket, xtol=1e-13, rtol=1e-13))
+    z = math.exp(brentq(lambda log_x: at(math.exp(log_x)).whole, *bracket, xtol=1e-13, rtol=1e-13))
     here, beside = around(equations, far, z), complex(z, _BESIDE * z)
-    # Residues.
     found = _Resolvent.of(equations, spike, beside, advance(equations, here, beside).state)
-    overlaps = (beside.imag * part.imag for part in (found.gradient, found.teacher, found.readout))
-    return WeightOutlier(math.sqrt(z), *overlaps)
+    return WeightOutlier(math.sqrt(z), *found.overlaps(beside, spike, equations.initial_square))
 
 
 def _bracket(
@@ -303,7 +324,7 @@ def _bracket(
     first = at(math.exp(high))
 
     def crossed(found: _Resolvent) -> tuple[bool, bool]:
-        return found.condition.real * first.condition.real <= 0, found.bulk.real * first.bulk.real <= 0
+        return found.whole * first.whole <= 0, found.bulk.real * first.bulk.real <= 0
 
     if crossed(at(math.exp(low)))[0]:
         return low, high

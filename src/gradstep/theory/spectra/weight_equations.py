@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from gradstep.theory.spectra.spike import SampleNodes, Spike
 from gradstep.theory.spectra.stieltjes import averaged_tail, in_half_plane
 from gradstep.theory.step.correlated_samples import Spectrum
-from gradstep.theory.step.damped_law import between_parts, sample_parts
+from gradstep.theory.step.damped_law import sample_parts
 from gradstep.theory.step.damped_samples import DampedSamples
 
 __all__ = ["SpikeResolvent", "WeightEquations"]
@@ -45,6 +45,8 @@ Complex = NDArray[np.complex128]
 _WEAKEST = 1e-60
 #: Steps of Newton's method far from the spectrum, where the equations are almost linear.
 _FIRST_STEPS = 8
+#: Powers of r in the products of two parabolas.
+_SUMS = np.add.outer(range(3), range(3))
 #: What an imaginary part may be beyond its bound.
 _ROUNDING = 1e-7
 
@@ -103,14 +105,12 @@ class _Changes(NamedTuple):
 
     Attributes
     ----------
-    gain : ndarray, shape (unknowns + 1, sampled, sampled)
     strength : ndarray, shape (unknowns + 1,)
         That of ``t p_2 / E r^2``.
     weight : ndarray, shape (unknowns + 1, blocks, blocks)
     inner : ndarray, shape (unknowns + 1, classes, blocks, blocks)
     """
 
-    gain: Complex
     strength: Complex
     weight: Complex
     inner: Complex
@@ -159,6 +159,10 @@ class _Unknowns(NamedTuple):
         Number of its rows.
     unit : ndarray, shape (others,)
         What the other entries are divided by; zero where it is the root of the two on the diagonal.
+    units : ndarray, shape (entries, size, size)
+        Matrices that are one in an entry and zero elsewhere.
+    multiple : ndarray, shape (entries,)
+        How often each entry is in a matrix.
     """
 
     forms: Array
@@ -167,14 +171,19 @@ class _Unknowns(NamedTuple):
     column: NDArray[np.intp]
     size: int
     unit: Array
+    units: Array
+    multiple: Array
 
     @classmethod
     def of(cls, forms: Array, size: int, last: float) -> _Unknowns:
         """Return them for some values of ``M`` and some number of rows, with the unit of the last entry."""
-        diagonal, (row, column) = np.arange(size), np.triu_indices(size, 1)
-        places = (np.concatenate([diagonal, other]) for other in (row, column))
-        unit = np.append(np.zeros(max(len(row) - 1, 0)), [last] if size > 1 else [])
-        return cls(forms, np.linalg.inv(forms), *places, size, unit)
+        places, diagonal = np.triu_indices(size, 1), np.arange(size)
+        row, column = (np.concatenate([diagonal, other]) for other in places)
+        units, entry = np.zeros((len(row), size, size)), np.arange(len(row))
+        units[entry, row, column] = units[entry, column, row] = 1.0
+        unit = np.zeros(len(row) - size)
+        unit[-1:] = last
+        return cls(forms, np.linalg.inv(forms), row, column, size, unit, units, units.sum(axis=(1, 2)))
 
     @property
     def _logarithms(self) -> int:
@@ -187,7 +196,8 @@ class _Unknowns(NamedTuple):
 
     def _units(self, state: Complex) -> Complex:
         """Return what the other entries are divided by."""
-        return np.where(self.unit == 0, np.exp(np.add(*self._ends(state)) / 2), self.unit)
+        one, other = self._ends(state)
+        return np.where(self.unit == 0, np.exp((one + other) / 2), self.unit)
 
     def matrix(self, known: Complex) -> Complex:
         """Return ``<c H>``."""
@@ -208,7 +218,7 @@ class _Unknowns(NamedTuple):
         values = np.exp(state[:last])
         return np.concatenate([self.traces @ values[:count], values[count:], state[last:] * self._units(state)])
 
-    def gap(self, found: Complex, known: Complex, state: Complex) -> Complex:
+    def gap(self, found: Complex, state: Complex) -> Complex:
         """Return what the state of other traces and entries is beyond a state, on the same branch of the logarithms."""
         count, last = len(self.forms), self._logarithms
         values = np.concatenate([self.forms @ found[:count], found[count:last]])
@@ -219,12 +229,15 @@ class _Unknowns(NamedTuple):
     def slopes(self, known: Complex, state: Complex) -> Complex:
         """Return the derivatives of the state in traces and entries."""
         count, last = len(self.forms), self._logarithms
-        slopes = np.diag(np.concatenate([np.zeros(count), 1 / known[count:last], 1 / self._units(state)]))
+        slopes = np.zeros((len(state), len(state)), dtype=complex)
         slopes[:count, :count] = self.forms * np.exp(-state[:count, None])
-        others = np.arange(last, len(state))
-        for places in (self.row, self.column):
-            by_root = -state[last:] / 2 / known[count + places[self.size :]]
-            slopes[others, count + places[self.size :]] = np.where(self.unit == 0, by_root, 0.0)
+        diagonal, others = np.arange(count, last), np.arange(last, len(state))
+        slopes[diagonal, diagonal] = 1 / known[count:last]
+        if len(others):
+            slopes[others, others] = 1 / self._units(state)
+            half = np.where(self.unit == 0, -state[last:] / 2, 0.0)
+            for places in (self.row[self.size :], self.column[self.size :]):
+                slopes[others, count + places] = half / known[count + places]
         return slopes
 
     def positive(self, state: Complex) -> bool:
@@ -433,11 +446,11 @@ class WeightEquations:
         by_rows = rows if self._stretched else np.array([rows[0], 0.0, rows[1]])
         delta, parts = self._sample(gain, self._strength * by_rows[2])
         powers, weighed = self._nodes
-        inverse = np.stack([delta.real, -delta.imag]) @ powers
+        inverse = np.array([delta.real, -delta.imag]) @ powers
         inverse /= (inverse * inverse).sum(axis=0)
         once, squares = _complex(inverse @ weighed[:, :3]), _complex(_square(inverse) @ weighed)
         weight = np.zeros((blocks.all, blocks.all), dtype=complex)
-        weight[blocks.seen, blocks.seen] = np.tensordot(once, parts, 1)
+        weight[blocks.seen, blocks.seen] = (once @ parts.reshape(3, -1)).reshape(gain.shape)
         # Entries differ by many powers of ten at a hard edge.
         scale = np.sqrt(size if blocks.all == blocks.sampled else np.append(abs(traces[0]), size))
         matrix = self.spectrum.eigenvalue[:, None, None] * weight + self._still(z, by_rows)
@@ -475,9 +488,10 @@ class WeightEquations:
         unknowns = self._unknowns
         known = unknowns.known(state)
         found, slopes = self._found(self._sums(z, known))
-        gap = unknowns.gap(found, known, state)
-        here, there = unknowns.slopes(known, state), unknowns.slopes(found, state + gap) @ slopes
-        moved = np.linalg.solve(here - there[:, :-1], np.stack([gap, there[:, -1]], axis=1))
+        gap, here = unknowns.gap(found, state), unknowns.slopes(known, state)
+        # Next to the solution the state's slopes are those at what is found, too.
+        there = here @ slopes
+        moved = np.linalg.solve(here - there[:, :-1], np.array([gap, there[:, -1]]).T)
         step, tangent = (here @ moved).T
         return gap, step, tangent
 
@@ -496,7 +510,8 @@ class WeightEquations:
         here, d_here = means[1][seen, seen], d_means[1][:, seen, seen]
         # The noise of the samples along the rows.
         noise = self._strength * here[x, x] * sums.once[2]
-        bend = np.einsum("pij,sij->sp", sums.parts, changes.gain)
+        bend = np.zeros((len(changes.strength), 3), dtype=complex)
+        bend[len(self.powers) : -1] = self.ratio * (self._unknowns.multiple * sums.parts[:, row, column]).T
         bend[:, 2] += sums.gain[x, x] * changes.strength
         d_noise = self._strength * (d_here[:, x, x] * sums.once[2] - here[x, x] * (bend @ sums.squares[2:]))
         traces, d_traces = [means[0][f, f], noise], [d_means[0][:, f, f], d_noise]
@@ -507,29 +522,29 @@ class WeightEquations:
             traces = [traces[0], own @ means[1][:, f], twice @ own - own[y] + noise]
             d_s1 = d_own @ means[1][:, f] + d_means[1][:, f] @ own
             d_traces = [d_traces[0], d_s1, (d_means[2] @ own) @ own + 2 * d_own @ twice - d_own[:, y] + d_noise]
-        found = np.concatenate([np.array(traces), here[row, column]])
-        return found, np.concatenate([np.stack(d_traces), d_here[:, row, column].T])
+        found = np.concatenate([traces, here[row, column]])
+        return found, np.concatenate([d_traces, d_here[:, row, column].T])
 
     def _changes(self, sums: _Sums) -> _Changes:
         """Return the derivatives of the sums."""
-        blocks, count, row, column = self._blocks, len(self.powers), self._unknowns.row, self._unknowns.column
-        x, seen, size = blocks.sampled_x, blocks.seen, count + len(row) + 1
-        gain = np.zeros((size, blocks.sampled, blocks.sampled), dtype=complex)
-        places = count + np.arange(len(row))
-        gain[places, row, column] = gain[places, column, row] = self.ratio
+        blocks, count, unknowns = self._blocks, len(self.powers), self._unknowns
+        x, seen, size = blocks.sampled_x, blocks.seen, count + len(unknowns.row) + 1
         by_rows = np.zeros((3, size), dtype=complex)
         left = self.aspect * self.weight / (1 + (self._multiple * sums.traces) @ self.powers) ** 2
         by_rows[:: 1 if self._stretched else 2, :count] = -(left * self.powers) @ self.powers.T * self._multiple
-        strength = self._strength * by_rows[2]
-        by_strength = -sums.gain[x, x] * np.tensordot(sums.squares[2:], sums.parts, 1)
+        strength, flat = self._strength * by_rows[2], sums.parts.reshape(3, -1)
+        by_strength = -sums.gain[x, x] * (sums.squares[2:] @ flat).reshape(sums.parts.shape[1:])
         by_strength[x, x] += sums.once[2]
         weight = np.zeros((size, blocks.all, blocks.all), dtype=complex)
-        weight[:, seen, seen] = -between_parts(sums.parts[None], gain, sums.squares[None, None])[:, 0]
-        weight[:, seen, seen] += strength[:, None, None] * by_strength
-        still = np.tensordot(by_rows.T, self._still_slopes(sums.by_rows), 1)
+        weight[:, seen, seen] = strength[:, None, None] * by_strength
+        # Means of X E X, for E one in an entry of Gamma and zero elsewhere.
+        other = (sums.squares[_SUMS] @ flat).reshape(sums.parts.shape)
+        moved = (sums.parts[:, None] @ unknowns.units @ other[:, None]).sum(axis=0)
+        weight[count:-1, seen, seen] -= self.ratio * moved
+        still = (by_rows.T @ self._still_slopes(sums.by_rows).reshape(3, -1)).reshape(weight.shape)
         still[-1, blocks.f, blocks.f] -= 1
         whole = self.spectrum.eigenvalue[:, None, None] * weight[:, None] + still[:, None]
-        return _Changes(gain, strength, weight, -sums.inner @ whole @ sums.inner)
+        return _Changes(strength, weight, -sums.inner @ whole @ sums.inner)
 
     def _still_slopes(self, by_rows: Complex) -> Complex:
         """Return the derivatives of the part without samples in the ``p_j``, shape (3, blocks, blocks)."""
@@ -618,4 +633,4 @@ def _complex(parts: Array) -> Complex:
 
 def _square(parts: Array) -> Array:
     """Return the real and imaginary parts of squares of numbers given by theirs."""
-    return np.stack([parts[0] ** 2 - parts[1] ** 2, 2 * parts[0] * parts[1]])
+    return np.array([parts[0] ** 2 - parts[1] ** 2, 2 * parts[0] * parts[1]])

@@ -34,11 +34,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from gradstep.errors import InvalidInput, within_range
 from gradstep.gaussian import gaussian_rule, moments
@@ -162,7 +164,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         raise InvalidInput("rows", rows, f"'network' for {case}: the model is one of plain steps in isotropic inputs")
     d, width, n_step, *_ = sizes_of(problem)
     step = step_statistics(problem, d, width, n_step, own_output=rows == "network")
-    before = find_law(_without_a_step(problem, width / d))
+    before = _before(width / d)
     # Without a step, or labels to follow.
     if step.spike == step.bulk == step.curvature == 0:
         return WeightSpectrum(before, before, None)
@@ -171,22 +173,26 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     return WeightSpectrum(before, after, _outlier(equations, spike, after.edge))
 
 
-def _without_a_step(problem: Problem, aspect: float) -> WeightEquations:
-    """Return the equations of the first layer before the step."""
+@lru_cache(maxsize=16)
+def _before(aspect: float) -> Law:
+    """Return the law before the step, by Marchenko and Pastur."""
     one = np.ones(1)
     nodes = SampleNodes(one, one[None], one, one, one, one)
-    weight, readout = _readout(problem)
-    return WeightEquations(
-        weight, readout ** np.array([[0], [2]]), nodes, Spectrum(one, one, one), aspect, 0.0, 0.0, 0.0
-    )
+    return find_law(WeightEquations(one, np.ones((2, 1)), nodes, Spectrum(one, one, one), aspect, 0.0, 0.0, 0.0))
 
 
 def _readout(problem: Problem) -> tuple[Array, Array]:
-    """Return weights and values of the readout."""
-    if problem.readout.kind == "gaussian":
-        readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
-        return weight / weight.sum(), readout
-    return np.asarray(problem.readout.weights), np.asarray(problem.readout.values)
+    """Return weights and values of the readout, of a Gaussian one those of as many draws as there are neurons.
+
+    What is beyond the median of the largest square is reflected there, and the mean square is one again.
+    """
+    if problem.readout.kind != "gaussian":
+        return np.asarray(problem.readout.weights), np.asarray(problem.readout.values)
+    readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
+    weight, square = weight / weight.sum(), readout**2
+    largest = float(ndtri(math.log(2) / 2 / problem.real_sizes().width)) ** 2
+    square = np.clip(2 * largest - square, 0, square)
+    return weight, np.copysign(np.sqrt(square / (weight @ square)), readout)
 
 
 def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[WeightEquations, Spike]:
@@ -202,7 +208,7 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         )
     if known is not None:
         ratio = known.ratio
-    spike = spike_of(problem, step, width)
+    spike = spike_of(problem, replace(step, correlated=known), width)
     if rows == "isotropic":
         ratio, spike = 0.0, spike.apart
         nodes = _apart(nodes, len(spike.part))

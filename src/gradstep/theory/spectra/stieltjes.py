@@ -78,9 +78,9 @@ _ADVICE = "Make the step smaller, or the matrix less nearly square."
 
 
 class Equations(Protocol):
-    """A fixed point in unknowns that map the upper half-plane to itself, each known by a number of order one, its state.
+    """A fixed point in unknowns that map the upper half-plane to itself.
 
-    Where nothing is said, the state is the logarithms of the unknowns.
+    Its state is a number of order one for each of them: where nothing else is said, their logarithms.
     """
 
     @property
@@ -99,7 +99,7 @@ class Equations(Protocol):
         """Return the state to leading order in ``1/z``."""
 
     def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return what the equations' right-hand sides are beyond a state, Newton's step, and the solution's slope in z."""
+        """Return the gap between right-hand sides and a state, Newton's step, and the solution's slope in z."""
 
     def physical(self, state: ComplexArray) -> bool:
         """Tell whether a solution is the one in the upper half-plane (`in_half_plane`)."""
@@ -503,7 +503,10 @@ def _band(equations: Equations, centre: Point, spacing: float, ceiling: float, t
         try:
             panels.refine(tolerance)
         except _Interrupted as error:
-            edges[error.side] = _edge_between(equations, error)
+            edge = _edge_between(equations, error)
+            if edge == edges[error.side]:
+                raise error.__cause__ or error from None
+            edges[error.side] = edge
         else:
             return panels
 

@@ -1,4 +1,4 @@
-r"""Equations of the first layer's bulk after a plain or a damped step, and of its resolvent between the spike's vectors.
+r"""Equations of the first layer's bulk after a step, and of its resolvent between the vectors of the spike.
 
 In the inputs' own coordinates a row becomes ``(1 + a k P B) w_i(0)``, plus noise of the covariance ``a^2 t P S P / d``
 and the spike. ``B`` and ``S`` are the covariance of the step's samples, weighed by r and by ``r^2 / E r^2``. A damped
@@ -241,7 +241,7 @@ class _Unknowns(NamedTuple):
         return slopes
 
     def positive(self, state: Complex) -> bool:
-        """Tell whether ``M`` and all products of two rows of ``<c H>`` have positive imaginary parts, up to rounding."""
+        """Tell whether ``M`` and ``<c H>``, two rows at a time, have positive imaginary parts, up to rounding."""
         last = self._logarithms
         if not in_half_plane(state[:last]):
             return False
@@ -297,8 +297,12 @@ class WeightEquations:
 
     @property
     def hard_edge(self) -> bool:
-        """Whether the matrix is square."""
-        return self.aspect == 1
+        """Whether the spectrum may reach zero.
+
+        It does in a square layer. It also may without noise along the rows, which is what a quadratic activation has:
+        rows of one readout are then all multiplied by the same matrix, which may have a spectrum about zero.
+        """
+        return self.aspect == 1 or (self._stretched and self.added == 0)
 
     @property
     def top(self) -> float:

@@ -79,8 +79,8 @@ _BESIDE = 1e-7
 #: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
 #: single ones.
 _TAILS = (2e-3, 5e-3, 1.2e-2)
-#: Share of the mean square of a derivative below which its linear part is rounding.
-_NO_LINEAR = 1e-24
+#: What is rounding: of what a step adds to the rows, and of the linear part of a derivative over its mean square.
+_NO_NOISE, _NO_LINEAR = 1e-8, 1e-24
 #: Points at which an outlier is looked for if there is another eigenvalue below it.
 _SCAN = 40
 
@@ -175,7 +175,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
 
 @lru_cache(maxsize=16)
 def _before(aspect: float) -> Law:
-    """Return the law before the step, by Marchenko and Pastur."""
+    """Return the law before the step, that of Marchenko and Pastur."""
     one = np.ones(1)
     nodes = SampleNodes(one, one[None], one, one, one, one)
     return find_law(WeightEquations(one, np.ones((2, 1)), nodes, Spectrum(one, one, one), aspect, 0.0, 0.0, 0.0))
@@ -213,7 +213,8 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         ratio, spike = 0.0, spike.apart
         nodes = _apart(nodes, len(spike.part))
     linear = _linear(problem, step)
-    by_linear, one = linear**2 * ratio * nodes.square, np.ones(1)
+    bulk, one = step.bulk / (1.0 if known is None else known.bulk_trace), np.ones(1)
+    added = bulk - linear**2 * ratio * nodes.square
     weight, readout = _readout(problem)
     equations = WeightEquations(
         weight,
@@ -223,7 +224,7 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         width / d,
         ratio,
         linear,
-        max(step.bulk / (1.0 if known is None else known.bulk_trace) - by_linear, 0.0),
+        added if added > _NO_NOISE * bulk else 0.0,
         known if isinstance(known, DampedSamples) else None,
     )
     return equations, spike

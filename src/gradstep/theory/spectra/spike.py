@@ -83,10 +83,10 @@ class Direction(NamedTuple):
     @classmethod
     def of(cls, *, outer: ArrayLike = 0.0, inner: ArrayLike = 0.0, sampled: float = 0.0, classes: int = 1) -> Direction:
         """Return a vector of parts that need not be given for each class, nor be there at all."""
-        outer, inner = (np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (outer, inner))
-        outer, inner = (values if values.ndim == 2 else values[:, None] for values in (outer, inner))
-        fixed = max(len(outer), len(inner))
-        return cls(*(np.broadcast_to(values, (fixed, classes)) for values in (outer, inner)), sampled)
+        parts = [np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (outer, inner)]
+        parts = [values if values.ndim == 2 else values[:, None] for values in parts]
+        shape = max(map(len, parts)), classes
+        return cls(np.broadcast_to(parts[0], shape), np.broadcast_to(parts[1], shape), sampled)
 
     @property
     def apart(self) -> Direction:
@@ -108,11 +108,9 @@ class Spike(NamedTuple):
     teacher : Direction
         The teacher's direction.
     shrink : float
-        Share of the initial weights along the readout that is taken back.
+        Multiple of the initial weights along the readout that is taken back.
     part : ndarray, shape (fixed, classes)
         Parts of the fixed directions in the classes of the inputs' directions.
-    turned : float
-        Multiple of what the samples make of these weights that is taken back with them.
     """
 
     strength: float
@@ -121,7 +119,6 @@ class Spike(NamedTuple):
     teacher: Direction
     shrink: float
     part: Array
-    turned: float = 0.0
 
     @property
     def apart(self) -> Spike:
@@ -160,9 +157,8 @@ def spike_of(problem: Problem, step: StepStatistics, width: float) -> Spike:
         Direction.of(inner=row.after[:2] / total, sampled=by_samples / total),
         Direction.of(inner=whole[:2] / norm, sampled=1 / norm),
         Direction.of(outer=[1.0, 0.0]),
-        1.0,
+        row.stretch,
         np.ones((2, 1)),
-        row.skewness,
     )
 
 

@@ -183,7 +183,9 @@ class _Unknowns(NamedTuple):
         units[entry, row, column] = units[entry, column, row] = 1.0
         unit = np.zeros(len(row) - size)
         unit[-1:] = last
-        return cls(forms, np.linalg.inv(forms), row, column, size, unit, units, units.sum(axis=(1, 2)))
+        return cls(
+            forms, np.asarray(np.linalg.inv(forms), np.float64), row, column, size, unit, units, units.sum(axis=(1, 2))
+        )
 
     @property
     def _logarithms(self) -> int:
@@ -573,17 +575,10 @@ class WeightEquations:
         value = complex(np.exp(state[0]))
         return value, value * complex(tangent[0])
 
-    def readout_resolvent(self, z: complex, state: Complex, turned: float = 0.0) -> tuple[complex, complex, complex]:
+    def readout_resolvent(self, z: complex, state: Complex) -> tuple[complex, complex, complex]:
         """Return ``h``, ``k1`` and ``k2`` of equation (Z7).
 
         Docs, "Spectra", equation (Z8a).
-
-        Parameters
-        ----------
-        z : complex
-        state : ndarray
-        turned : float
-            Multiple of ``k B`` that is added to what the initial rows are multiplied by.
         """
         sums, share, taken, f = self._at(z, state), self.spectrum.share, self.taken, self._blocks.f
         total = 1 + (self._multiple * sums.traces) @ self.powers
@@ -592,9 +587,6 @@ class WeightEquations:
         if self._stretched:
             own, a = sums.weight[self._blocks.y], self.powers[1]
             once = once + a * ((share * self.spectrum.eigenvalue * taken) @ (sums.inner[:, f] @ own))
-            if turned:
-                s1, s2 = sums.traces[1], own @ self._means(sums.inner)[2] @ own - own[self._blocks.y]
-                once, twice = once + turned * (s1 + a * s2), twice + 2 * turned * s1 + turned**2 * s2
         h, k1, k2 = self.energy @ np.stack([-1 / (z * total), once / total, twice - once**2 / total], axis=1)
         return complex(h), complex(k1), complex(k2)
 

@@ -281,7 +281,7 @@ class _Resolvent(NamedTuple):
 
         Docs, "Spectra", equation (Z7).
         """
-        h, k1, k2 = equations.readout_resolvent(z, state, spike.turned)
+        h, k1, k2 = equations.readout_resolvent(z, state)
         between, bulk = equations.spike_resolvent(z, state, spike)
         added = spike.strength * between[0, 0] + spike.shrink**2 * k2
         return cls(h, added, z * h * added - (1 - spike.shrink * k1) ** 2, between, bulk)

@@ -65,6 +65,7 @@ from gradstep.theory.spectra.stieltjes import (
 from gradstep.theory.spectra.weight_equations import WeightEquations
 from gradstep.theory.step.correlated_samples import Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.row_fluctuations import derivative_slope
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.theory.step.weighted_samples import Residual
 from gradstep.threads import one_thread
@@ -79,8 +80,8 @@ _BESIDE = 1e-7
 #: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
 #: single ones.
 _TAILS = (2e-3, 5e-3, 1.2e-2)
-#: What is rounding: of what a step adds to the rows, and of the linear part of a derivative over its mean square.
-_NO_NOISE, _NO_LINEAR = 1e-8, 1e-24
+#: Share of a variance that is rounding.
+_ROUNDING = 1e-12
 #: Points at which an outlier is looked for if there is another eigenvalue below it.
 _SCAN = 40
 
@@ -212,9 +213,9 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
     if rows == "isotropic":
         ratio, spike = 0.0, spike.apart
         nodes = _apart(nodes, len(spike.part))
-    linear = _linear(problem, step)
     bulk, one = step.bulk / (1.0 if known is None else known.bulk_trace), np.ones(1)
-    added = bulk - linear**2 * ratio * nodes.square
+    share = _linear_share(problem)
+    linear = step.curvature if share > 0 else 0.0
     weight, readout = _readout(problem)
     equations = WeightEquations(
         weight,
@@ -224,17 +225,21 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         width / d,
         ratio,
         linear,
-        added if added > _NO_NOISE * bulk else 0.0,
+        # What is linear is noise to a rest that knows nothing of the samples.
+        bulk * (1 - share) if ratio > 0 else bulk,
         known if isinstance(known, DampedSamples) else None,
     )
     return equations, spike
 
 
-def _linear(problem: Problem, step: StepStatistics) -> float:
-    """Return ``k``, by which the samples stretch the rows: zero where it is rounding of a mean that vanishes."""
-    size = problem.eta.size(problem.real_sizes().width) ** 2 / problem.real_sizes().width
-    size *= moments(problem.activation).derivative_second_moment
-    return 0.0 if step.curvature**2 <= _NO_LINEAR * size else step.curvature
+def _linear_share(problem: Problem) -> float:
+    """Return the share of a derivative's variance that is linear, without rounding at its ends."""
+    activation = problem.activation
+    variance = moments(activation).derivative_variance
+    if activation.parity == "odd" or variance == 0:
+        return 0.0
+    share = derivative_slope(activation) ** 2 / variance
+    return 0.0 if share < _ROUNDING else 1.0 if share > 1 - _ROUNDING else share
 
 
 def _apart(nodes: SampleNodes, fixed: int) -> SampleNodes:

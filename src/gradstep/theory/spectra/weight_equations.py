@@ -261,7 +261,7 @@ class WeightEquations:
     logarithms of its diagonal and by its other entries over the roots of these: so are all of order one where the
     resolvent diverges, at the hard edge of a square layer.
 
-    Docs, "Spectra", equations (Z6) and (Z8a).
+    Docs, "Spectra", equations (Z6) and (Z6a).
 
     Attributes
     ----------
@@ -578,7 +578,7 @@ class WeightEquations:
     def readout_resolvent(self, z: complex, state: Complex) -> tuple[complex, complex, complex]:
         """Return ``h``, ``k1`` and ``k2`` of equation (Z7).
 
-        Docs, "Spectra", equation (Z8a).
+        Docs, "Spectra", equation (Z8).
         """
         sums, share, taken, f = self._at(z, state), self.spectrum.share, self.taken, self._blocks.f
         total = 1 + (self._multiple * sums.traces) @ self.powers
@@ -593,7 +593,7 @@ class WeightEquations:
     def spike_resolvent(self, z: complex, state: Complex, spike: Spike) -> SpikeResolvent:
         """Return the resolvent between the spike's direction, the teacher's and the gradient's.
 
-        Docs, "Spectra", equation (Z8b).
+        Docs, "Spectra", equation (Z8a).
         """
         sums, samples, part, blocks = self._at(z, state), self.samples, spike.part, self._blocks
         c, x, seen = self.spectrum.eigenvalue, blocks.sampled_x, blocks.seen

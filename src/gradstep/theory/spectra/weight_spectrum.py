@@ -1,30 +1,16 @@
 r"""Spectrum of the first layer after a step of any size: a deformed Marchenko-Pastur bulk and its outlier.
 
-With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, where the rows of
-:math:`\Delta`, the part of the gradient beyond the spike, have the covariance :math:`\tilde a_i^2\tau S/d`, where
-:math:`S=X^\top\mathrm{diag}(\omega)X/n_0` and :math:`\omega=r^2/E[r^2]` is set by the residuals of the step. In the
-eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i+\tau_i\lambda_j)/d`,
-:math:`u_i=(1+q\tilde a_i)^2`, :math:`\tau_i=\tau\tilde a_i^2`, and :math:`S` is a weighted Wishart matrix itself. With
-:math:`\phi_0=d/n_0` and :math:`M_i=u_ir_0+\tau_ir_1`, everything follows from two unknowns:
-
-.. math::
-    p=\frac1d\sum_i\frac{u_i}{1+M_i},\quad \bar q=\frac1d\sum_i\frac{\tau_i}{1+M_i},\quad
-    \epsilon=E\frac{\omega}{1+\phi_0\omega\bar qr_0},\quad
-    r_0=\frac1{p-z+\bar q\epsilon},\quad r_1=\epsilon r_0 ,
-
-:math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` is added to it. The
-network's own output multiplies the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
-If that output is of order one, :math:`\varepsilon=1`, and the spike contains the remaining part of these weights
-(`gradstep.theory.step.own_output`).
-An outlier is a zero of
+The rows become :math:`w_i=(1+a_ikPB)w_i(0)+\Delta_i` with matrices P and B of the step's samples, plus the spike. The
+equations of this bulk are those of `gradstep.theory.spectra.weight_equations`. The spike :math:`\sigma\hat av^\top` is
+added to it. The network's own output multiplies the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al.
+2022 leave it out). If that output is of order one, the spike contains what is left of these weights
+(`gradstep.theory.step.own_output`). An outlier is a zero of
 
 .. math:: \Delta(z)=zh\,(\sigma^2r_v+\varepsilon^2k_2)-(1-\varepsilon k_1)^2 ,
 
-with the resolvents :math:`h=\hat a^\top(BB^\top-z)^{-1}\hat a` and :math:`r_v=v^\top Rv`, :math:`R=(B^\top B-z)^{-1}`,
-and :math:`k_1=\hat a^\top BRW_0^\top\hat a`, :math:`k_2=\hat a^\top W_0RW_0^\top\hat a`.
-
-In correlated inputs `S` is the weighted covariance of :math:`x\sim N(0,C)`, and the row :math:`w_i(0)` is multiplied by
-:math:`1+q\tilde a_iC`. Then `p` is a function of `C`, and there is one more unknown for each of its terms.
+with resolvents of the bulk W, :math:`h=\hat a^\top(WW^\top-z)^{-1}\hat a` and :math:`r_v=v^\top Rv`,
+:math:`R=(W^\top W-z)^{-1}`, and :math:`k_1=\hat a^\top WRW_0^\top\hat a`, :math:`k_2=\hat a^\top W_0RW_0^\top\hat a`.
+It may also be an eigenvalue that the bulk has by itself along the samples' projections.
 
 This project; for a small step it is the spiked Marchenko-Pastur law of Ba et al. 2022.
 """
@@ -88,7 +74,7 @@ _SCAN = 40
 
 @dataclass(frozen=True)
 class WeightOutlier:
-    """The singular value that the spike pushes out of the bulk, and its vectors.
+    """The largest singular value above the bulk, and its vectors.
 
     Attributes
     ----------
@@ -107,7 +93,7 @@ class WeightOutlier:
 
 @dataclass(frozen=True, repr=False)
 class WeightSpectrum(Summarised):
-    """Spectrum of ``W^T W``, a d x d matrix, before and after the step; `outlier` is None below the threshold."""
+    """Spectrum of ``W^T W``, a d x d matrix, before and after the step; `outlier` is None if all is in the bulk."""
 
     before: Law
     after: Law
@@ -156,8 +142,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
 
     Notes
     -----
-    Exact in the proportional limit for odd activations; for others the term of a plain gradient that is linear in the
-    initial weights is covered by its mean over inputs only, and that of a damped step wholly.
+    Exact in the proportional limit, for activations, readouts and steps of all kinds, but for ``rows="isotropic"`` and
+    ``output_scale="1/sqrt(N)"``. Of eigenvalues outside of the bulk only the largest is predicted.
     """
     check_finite(problem, rows)
     if rows == "isotropic" and (problem.inputs is not None or problem.is_damped):
@@ -309,7 +295,8 @@ class _Resolvent(NamedTuple):
             # The gradient is all that the step adds, with what is taken back.
             gradient = -self.added / self.delta / square
         found = gradient, teacher, -self.h / self.delta
-        return tuple(z.imag * part.imag for part in found)  # type: ignore[return-value]
+        one, two, three = (max(float(z.imag * part.imag), 0.0) for part in found)
+        return one, two, three
 
 
 def _outlier(equations: WeightEquations, spike: Spike, edge: float) -> WeightOutlier | None:

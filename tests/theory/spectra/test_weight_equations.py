@@ -15,6 +15,7 @@ from gradstep.theory.spectra.stieltjes import advance, find_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.correlated_samples import words_trace
 from gradstep.theory.step.damped_law import DampedLaw
+from gradstep.theory.step.row_fluctuations import derivative_slope
 from gradstep.theory.step.statistics import step_statistics
 
 THREE = gs.Inputs([6, 1, 0.2], [0.1, 0.5, 0.4], [0.5, 0.2, 0.3])
@@ -84,6 +85,25 @@ def test_a_population_step_adds_one_row():
     readout = ((whole - 1) ** 2 - ratio) / ((whole - 1) * (whole - 1 + ratio))
     expected = whole * (1 + ratio / (whole - 1)), with_row * turned, signal / whole * turned * cosine, readout
     assert found == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("inputs", [None, gs.Inputs([1 + 1e-9, 1 - 1e-9])])
+def test_a_population_step_stretches_all_rows_and_adds_one(inputs):
+    # The gradient holds what the network's own output takes back of the initial rows, as they were before the step.
+    d, width, eta = 240, 120, 9.0
+    problem = BASE.replace(activation="softplus", teacher="tanh(x)+0.5", n_step=240 * 10**9, eta=eta, width=width,
+                           noise=0.0, inputs=inputs, damping=math.inf)  # fmt: skip
+    activation, teacher = moments(problem.activation), moments(link_of(problem.teacher))
+    gain, derivative = eta / math.sqrt(width), derivative_slope(problem.activation)
+    # The residual is without the mean of the initial output.
+    stretch = 1 + gain * derivative * (teacher.mean - activation.mean)
+    lost = gain * activation.derivative_mean * activation.linear
+    signal = (gain * activation.derivative_mean * teacher.linear) ** 2 * width
+    whole, ratio = ((stretch - lost) ** 2 + signal) / stretch**2, width / d
+    outlier = weight_spectrum(problem).outlier
+    assert outlier.singular_value**2 == pytest.approx(stretch**2 * whole * (1 + ratio / (whole - 1)), rel=1e-6)
+    turned = 1 - ratio / (whole - 1) ** 2
+    assert outlier.teacher_overlap == pytest.approx(signal / stretch**2 / whole * turned, rel=1e-6)
 
 
 @pytest.mark.parametrize("changes", [{}, {"activation": "relu", "teacher": "tanh(x)+0.5", "eta": gs.Step(2.0, 0.5)}])
@@ -268,6 +288,18 @@ def test_a_square_layer_has_a_hard_edge(inputs, damping):
     second = 2 * (1 - first)
     mean, deviation = 2 / math.pi * first, 2 / math.pi * math.sqrt(second - first**2)
     assert abs((240 * law.cumulative(smallest)).mean() - mean) < 3.5 * deviation / math.sqrt(draws)
+
+
+def test_a_weak_step_of_a_square_layer_is_followed_to_zero():
+    # Entries of the matrices differ by ten powers of ten there.
+    inputs = gs.Inputs.power_law(0.5, 2.0, d=500)
+    problem = BASE.replace(activation="cos", teacher="tanh(x)+0.5", d=500, width=500, n_step=500, eta=0.2, inputs=inputs,
+                           damping=318.0)  # fmt: skip
+    found = weight_spectrum(problem)
+    assert found.after.bands[0].lower == 0
+    assert found.after.edge == pytest.approx(4, rel=0.01)
+    x = np.geomspace(1e-6, 4, 9)
+    np.testing.assert_allclose(found.after.cumulative(x), found.before.cumulative(x), rtol=0.01)
 
 
 @pytest.mark.parametrize("damping", [math.inf, 5.0])

@@ -38,24 +38,16 @@ def test_nearly_equal_eigenvalues_have_the_spectrum_of_isotropic_inputs(changes)
         assert getattr(found.outlier, name) == pytest.approx(getattr(isotropic.outlier, name), rel=1e-7), name
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"activation": "softplus", "readout": {0.5: 0.5, 1.5: 0.5}, "teacher": "tanh(x)+0.3*x**2"}]
-)
-def test_moments_of_the_law(changes):
-    # tr W^T W and tr (W^T W)^2 over d, from the covariances of the rows.
-    problem = BASE.replace(**changes)
+def test_moments_of_the_law():
+    # tr W^T W and tr (W^T W)^2 over d, from the covariance of the rows.
+    problem = BASE
     sizes = problem.real_sizes()
     step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
     known, omega = step.correlated.spectrum, sample_nodes(problem, step)
-    c, share, aspect = known.eigenvalue, known.share, sizes.width / sizes.d
-    values, weights = np.array(problem.readout.values), np.array(problem.readout.weights)
-    weights, tau = weights / weights.sum(), step.bulk / known.moment(2) * values**2
-    kept = (1 + step.drift * values[:, None] * c) ** 2
-    trace = kept @ share + tau
+    aspect = sizes.width / sizes.d
+    tau = step.bulk / known.moment(2)
     fourth = known.moment(2) + sizes.d / sizes.n_step * float(omega.weight @ omega.omega**2)
-    products = (kept * share) @ kept.T + np.outer(tau, tau) * fourth
-    products += np.outer(kept @ (share * c), tau) + np.outer(tau, kept @ (share * c))
-    expected = [aspect * weights @ trace, aspect * weights @ trace**2 + aspect**2 * weights @ products @ weights]
+    expected = [aspect * (1 + tau), aspect * (1 + tau) ** 2 + aspect**2 * (1 + 2 * tau + tau**2 * fourth)]
     bands = weight_spectrum(problem).after.bands
     found = [sum(float(band.weight @ band.eigenvalue**power) for band in bands) for power in (1, 2)]
     assert found == pytest.approx(expected, rel=1e-4)
@@ -70,7 +62,7 @@ def test_the_resolvent_along_the_gradient_is_that_of_drawn_matrices():
     equations, spike = parts_of(problem, step)
     z = -0.7 + 0.4j
     state = module.advance(equations, module.start(equations, complex(-40, 1)), z).state
-    along, teacher_overlap, gradient_overlap = equations.spike_resolvent(z, state, spike)
+    (along, teacher_overlap, gradient_overlap), *_ = equations.spike_resolvent(z, state, spike).between
     # The spike is along the gradient.
     assert along == gradient_overlap
     expected = np.array([along, teacher_overlap])
@@ -79,7 +71,7 @@ def test_the_resolvent_along_the_gradient_is_that_of_drawn_matrices():
     teacher[np.cumsum(sizes) - 1] = np.sqrt(THREE.teacher)
     inward, random = teacher / root, np.random.default_rng(8)
     inward /= np.linalg.norm(inward)
-    tau = float(equations.added[0])
+    tau = equations.added
     for _ in range(draws):
         x = random.standard_normal((n_step, d)) * root
         r = np.asarray(problem.teacher(x @ (teacher / root))) - step.residual_offset

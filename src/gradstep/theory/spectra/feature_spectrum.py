@@ -49,6 +49,7 @@ from gradstep.theory.spectra.stieltjes import (
     around_nearest,
     averaged_tail,
     first_law,
+    in_half_plane,
     mean_law,
     start,
 )
@@ -327,6 +328,10 @@ class FeatureEquations:
         )
         factors = _Factors(left, right, by_group, by_node, pairs)
         return factors if _WORTH_FACTORS * len(factors.by_node) < sum(self.slope.shape) else None
+
+    def physical(self, state: ComplexArray) -> bool:
+        """Tell whether leverages and resolvents have positive imaginary parts."""
+        return in_half_plane(state)
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform and its derivative."""

@@ -1,4 +1,4 @@
-"""The spike of a step, the nodes of its samples and the layer's shape, for all equations of the weights.
+"""The spike of a step and the nodes of its samples, for the equations of the weights.
 
 The spike is a rank-one part of the layer along the readout, `Spike`. It holds what the step adds and what it takes back
 of the initial weights. This project.
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem, link_of
@@ -21,7 +21,7 @@ from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.weighted_samples import largest_residual
 
-__all__ = ["Direction", "Rectangular", "SampleNodes", "Spike", "sample_nodes", "spike_of"]
+__all__ = ["Direction", "SampleNodes", "Spike", "sample_nodes", "spike_of"]
 
 Array = NDArray[np.float64]
 
@@ -34,64 +34,66 @@ _PANEL, _PANEL_WITH_NOISE = 0.06, 0.125
 _LEAST_WEIGHT = 1e-13
 
 
-class Rectangular:
-    """Properties of the spectrum of ``W^T W`` that follow from the shape of W; `aspect` is ``N / d``."""
-
-    aspect: float
-
-    @property
-    def mass(self) -> float:
-        """Share of non-zero eigenvalues."""
-        return min(self.aspect, 1.0)
-
-    @property
-    def hard_edge(self) -> bool:
-        """Whether the matrix is square."""
-        return self.aspect == 1
-
-
 class SampleNodes(NamedTuple):
     """Nodes of the law of a sample of the step.
 
     Attributes
     ----------
     weight : ndarray, shape (nodes,)
-    projection : ndarray, shape (2, nodes)
-        Mean projections, given the residual, on the teacher and on ``b = W_0^T a``.
-    spread : float
-        Variance of the second.
+        They sum to one.
+    projection : ndarray, shape (fixed, nodes)
+        Mean projections, given the residual, on the fixed directions: the teacher's whitened one and, after an initial
+        output of order one, ``b = W_0^T a``.
+    spread : ndarray, shape (fixed,)
+        Variances of these given the residual.
     residual, omega : ndarray, shape (nodes,)
         ``r``, and ``r^2`` normalised.
+    summed : ndarray, shape (nodes,)
+        Weights of the samples in the sum of which a `Direction` is made.
     """
 
     weight: Array
     projection: Array
-    spread: float
+    spread: Array
     residual: Array
     omega: Array
+    summed: Array
+
+    @property
+    def square(self) -> float:
+        """``E r^2``."""
+        return float(self.weight @ self.residual**2)
 
 
 class Direction(NamedTuple):
-    """A unit vector in input space.
+    """A unit vector in input space, made of the fixed directions and of ``P C^(1/2)`` times a sum of the samples.
 
     Attributes
     ----------
-    fixed : ndarray, shape (2,)
-        Components along the teacher's whitened direction and ``b``.
+    outer, inner : ndarray, shape (fixed, classes)
+        Factors of the fixed directions in each class, without and with ``P C^(1/2)``.
     sampled : float
-        Factor of ``X_perp^T r / n_step``.
-    exponent : float
-        Power of the inputs' covariance in front of the first two.
+        Factor of ``P C^(1/2)`` times the sum of the samples over their number, orthogonal to the fixed directions.
     """
 
-    fixed: Array
+    outer: Array
+    inner: Array
     sampled: float
-    exponent: float = 0.5
 
-    def power(self, eigenvalue: Array) -> Array:
-        """Return that power of eigenvalues; nothing is along directions without variance."""
-        positive = eigenvalue > 0
-        return np.asarray(np.where(positive, np.where(positive, eigenvalue, 1.0) ** self.exponent, 0.0))
+    @classmethod
+    def of(cls, *, outer: ArrayLike = 0.0, inner: ArrayLike = 0.0, sampled: float = 0.0, classes: int = 1) -> Direction:
+        """Return a vector of parts that need not be given for each class, nor be there at all."""
+        parts = [np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (outer, inner)]
+        parts = [values if values.ndim == 2 else values[:, None] for values in parts]
+        shape = max(map(len, parts)), classes
+        return cls(np.broadcast_to(parts[0], shape), np.broadcast_to(parts[1], shape), sampled)
+
+    @property
+    def apart(self) -> Direction:
+        """The same in isotropic inputs if the sum of the samples is another fixed direction."""
+        whole = (self.outer + self.inner)[:, 0]
+        rest = math.sqrt(max(1 - float(whole @ whole), 0.0)) if self.sampled else 0.0
+        return Direction.of(outer=[*whole, rest])
 
 
 class Spike(NamedTuple):
@@ -106,7 +108,9 @@ class Spike(NamedTuple):
     teacher : Direction
         The teacher's direction.
     shrink : float
-        Share of the initial weights along the readout that is taken back.
+        Multiple of the initial weights along the readout that is taken back.
+    part : ndarray, shape (fixed, classes)
+        Parts of the fixed directions in the classes of the inputs' directions.
     """
 
     strength: float
@@ -114,28 +118,33 @@ class Spike(NamedTuple):
     gradient: Direction
     teacher: Direction
     shrink: float
+    part: Array
+
+    @property
+    def apart(self) -> Spike:
+        """The same where the bulk knows nothing of the samples, so that their sum is one more fixed direction."""
+        direction, gradient, teacher = (vector.apart for vector in (self.direction, self.gradient, self.teacher))
+        return self._replace(
+            direction=gradient if self.direction is self.gradient else direction,
+            gradient=gradient,
+            teacher=teacher,
+            part=np.ones((len(gradient.outer), 1)),
+        )
 
 
 def spike_of(problem: Problem, step: StepStatistics, width: float) -> Spike:
     """Return the spike of the step."""
-    norm, teacher = step.gradient_norm, Direction(np.array([1.0, 0.0]), 0.0)
     if isinstance(step.correlated, DampedSamples):
         return _damped_spike(problem, step, step.correlated, width)
     if isinstance(step.correlated, CorrelatedSamples):
-        # The plain gradient and the teacher's direction in the inputs' own coordinates.
-        known, power = step.correlated, problem.readout.second_moment
-        norm = math.sqrt(known.form(1))
-        gradient = Direction(np.array([known.linear, 0.0]) / norm, 1 / norm)
-        teacher = teacher._replace(exponent=-0.5)
-        length = math.sqrt(teacher.power(known.spectrum.eigenvalue) ** 2 @ known.spectrum.teacher)
-        teacher = teacher._replace(fixed=teacher.fixed / length)
-        taken = step.gain * moments(problem.activation).linear * power
-        return Spike((step.gain * norm) ** 2 * width * power, gradient, gradient, teacher, taken)
+        return _correlated_spike(problem, step, step.correlated, width)
+    norm, power = step.gradient_norm, problem.readout.second_moment
     if problem.output_scale == "1/N" or step.spike == 0:
         # Labels without a linear part leave a population step no gradient.
-        gradient = Direction(np.array([step.alignment, 0.0]), 1 / norm if norm > 0 else 0.0)
-        strength = step.spike**2 * width * problem.readout.second_moment
-        return Spike(strength, gradient, gradient, teacher, 1 - step.readout_shrinkage)
+        along = np.eye(_fixed(problem))[0]
+        gradient = Direction.of(inner=step.alignment * along, sampled=1 / norm if norm > 0 else 0.0)
+        strength, part = step.spike**2 * width * power, np.ones((len(along), 1))
+        return Spike(strength, gradient, gradient, Direction.of(outer=along), 1 - step.readout_shrinkage, part)
     # The spike is all of the mean row, and nothing of the initial weights is left along the readout.
     # The bulk is that of the proportional limit, and so is what stretches the mean row.
     row = MeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
@@ -144,24 +153,45 @@ def spike_of(problem: Problem, step: StepStatistics, width: float) -> Spike:
     # A population gradient has no part along the samples.
     by_samples = row.after[2] / row.taught[2] if row.taught[2] > 0 else row.gain
     return Spike(
-        total**2 * width * problem.readout.second_moment,
-        Direction(row.after[:2] / total, by_samples / total),
-        Direction(whole[:2] / norm, 1 / norm),
-        teacher,
-        1.0,
+        total**2 * width * power,
+        Direction.of(inner=row.after[:2] / total, sampled=by_samples / total),
+        Direction.of(inner=whole[:2] / norm, sampled=1 / norm),
+        Direction.of(outer=[1.0, 0.0]),
+        row.stretch,
+        np.ones((2, 1)),
     )
+
+
+def _correlated_spike(problem: Problem, step: StepStatistics, samples: CorrelatedSamples, width: float) -> Spike:
+    """Return the spike of a plain step on correlated inputs, in the inputs' own coordinates."""
+    c, power, norm = samples.spectrum.eigenvalue, problem.readout.second_moment, math.sqrt(samples.form(1))
+    gradient = Direction.of(inner=samples.linear / norm, sampled=1 / norm, classes=len(c))
+    # Nothing is along directions without variance.
+    inward = np.divide(1.0, np.sqrt(c), out=np.zeros_like(c), where=c > 0)
+    teacher = Direction.of(outer=(inward / math.sqrt(inward**2 @ samples.spectrum.teacher))[None], classes=len(c))
+    taken = step.gain * moments(problem.activation).linear * power
+    strength = (step.gain * norm) ** 2 * width * power
+    return Spike(strength, gradient, gradient, teacher, taken, samples.spectrum.teacher[None])
 
 
 def _damped_spike(problem: Problem, step: StepStatistics, samples: DampedSamples, width: float) -> Spike:
     """Return the spike of a damped step: its directions are made of the vectors of `DampedSamples.sources`."""
-    power, one = problem.readout.second_moment, np.ones_like(samples.divisor)
-    norm = math.sqrt(samples.quadratic(1 / samples.divisor))
-    off, directly = samples.off_teacher, samples.sources.directly
-    gradient = Direction(np.array([samples.with_teacher(one) + off * directly, 0.0]) / norm, off / norm)
+    power, one, source = problem.readout.second_moment, np.ones_like(samples.divisor), samples.sources
+    norm, inward = math.sqrt(samples.quadratic(1 / samples.divisor)), 1 / np.sqrt(samples.divisor)
+    off, classes = samples.off_teacher, len(one)
+    along = (samples.with_teacher(one) + off * source.directly) / norm
+    inner = (off / norm * source.inner)[None]
+    gradient = Direction.of(outer=(along * inward)[None], inner=inner, sampled=off / norm, classes=classes)
     length = math.sqrt(float(samples.spectrum.teacher @ (1 / samples.divisor)))
     taken = step.gain * moments(problem.activation).linear * power
     strength = (step.gain * norm) ** 2 * width * power
-    return Spike(strength, gradient, gradient, Direction(np.array([1 / length, 0.0]), 0.0), taken)
+    teacher = Direction.of(outer=(inward / length)[None], classes=classes)
+    return Spike(strength, gradient, gradient, teacher, taken, samples.spectrum.teacher[None])
+
+
+def _fixed(problem: Problem) -> int:
+    """Return the number of fixed directions."""
+    return 1 if problem.output_scale == "1/N" else 2
 
 
 def sample_nodes(problem: Problem, step: StepStatistics) -> SampleNodes:
@@ -193,4 +223,6 @@ def sample_nodes(problem: Problem, step: StepStatistics) -> SampleNodes:
         omega = np.clip(2 * largest.residual**2 / (weights @ square) - omega, 0, omega)
         omega /= weights @ omega
     kept = weights > _LEAST_WEIGHT
-    return SampleNodes(weights[kept], projections[:, kept], 1 - known**2, residual[kept], omega[kept])
+    weights, residual, fixed = weights[kept] / weights[kept].sum(), residual[kept], _fixed(problem)
+    spread = np.array([0.0, 1 - known**2])[:fixed]
+    return SampleNodes(weights, projections[:fixed, kept], spread, residual, omega[kept], residual)

@@ -36,6 +36,7 @@ __all__ = [
     "averaged_tail",
     "find_law",
     "first_law",
+    "in_half_plane",
     "mean_law",
     "start",
 ]
@@ -77,7 +78,10 @@ _ADVICE = "Make the step smaller, or the matrix less nearly square."
 
 
 class Equations(Protocol):
-    """A fixed point ``u = log R(exp(u), z)`` in the logarithms of unknowns that map the upper half-plane to itself."""
+    """A fixed point in unknowns that map the upper half-plane to itself.
+
+    Its state is a number of order one for each of them: where nothing else is said, their logarithms.
+    """
 
     @property
     def top(self) -> float:
@@ -92,10 +96,13 @@ class Equations(Protocol):
         """Tell whether the support reaches zero, with a density like ``x**-1/2``."""
 
     def start(self, z: complex) -> ComplexArray:
-        """Return the logarithms of the unknowns to leading order in ``1/z``."""
+        """Return the state to leading order in ``1/z``."""
 
     def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return ``log R - u``, Newton's step, and ``du/dz`` of the solution."""
+        """Return the gap between right-hand sides and a state, Newton's step, and the solution's slope in z."""
+
+    def physical(self, state: ComplexArray) -> bool:
+        """Tell whether a solution is the one in the upper half-plane (`in_half_plane`)."""
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform ``m = int rho(dx) / (x - z)`` and ``dm/dz``."""
@@ -105,7 +112,7 @@ _Kind = TypeVar("_Kind", bound=Equations)
 
 
 class Point(NamedTuple):
-    """A solution at ``z``: logarithms of the unknowns, their derivatives in ``z``, and the residual left."""
+    """A solution at ``z``: the state, its derivative in ``z``, and the residual left."""
 
     z: complex
     state: ComplexArray
@@ -256,6 +263,11 @@ class _Frame:
         return np.asarray(self.upper * np.sin(2 * angle))
 
 
+def in_half_plane(logarithms: ComplexArray) -> bool:
+    """Tell whether numbers have positive imaginary parts, up to rounding."""
+    return bool(logarithms.imag.min() >= -1e-7 and logarithms.imag.max() <= np.pi + 1e-7)
+
+
 def start(equations: Equations, z: complex) -> Point:
     """Solve at a point far from the spectrum."""
     guess = equations.start(z)
@@ -346,7 +358,7 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
         if not np.abs(state - before).max() < _LARGEST_JUMP:
             return None
         if size < _STEP_TOLERANCE:
-            if state.imag.min() < -1e-7 or state.imag.max() > np.pi + 1e-7:
+            if not equations.physical(state):
                 return None
             return Point(z, state, tangent, float(np.abs(gap).max()))
     return None
@@ -491,7 +503,10 @@ def _band(equations: Equations, centre: Point, spacing: float, ceiling: float, t
         try:
             panels.refine(tolerance)
         except _Interrupted as error:
-            edges[error.side] = _edge_between(equations, error)
+            edge = _edge_between(equations, error)
+            if edge == edges[error.side]:
+                raise error.__cause__ or error from None
+            edges[error.side] = edge
         else:
             return panels
 

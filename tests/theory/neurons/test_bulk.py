@@ -259,7 +259,9 @@ def test_rows_of_several_readouts_follow_both_matrices_of_the_samples(readout):
     assert abs(gs.predict(problem).test_error - measured.mean()) < 2.5 * error + 0.015 * measured.mean()
 
 
-@pytest.mark.parametrize("readout", ["gaussian", "constant", {-1.0: 0.5, 1.0: 0.5}])
+@pytest.mark.parametrize(
+    "readout", [pytest.param("gaussian", marks=pytest.mark.statistical), "constant", {-1.0: 0.5, 1.0: 0.5}]
+)
 def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
     # From an odd activation to one whose bulk is mostly linear: the error turns, and nowhere jumps.
     base = gs.Problem(

@@ -404,7 +404,7 @@ def test_the_committed_table_calibrates_the_caveats() -> None:
     assert summary["right"] > 100
     assert summary["right_told"] <= 10
     # What the table says of its first rows is what the theory says today.
-    for row in table["rows"][:20]:
+    for row in table["rows"][:8]:
         again = with_theory(row)
         assert again["caveats"] == row["caveats"]
         np.testing.assert_allclose(again["theory"]["test_error"], row["theory"]["test_error"], rtol=1e-4)

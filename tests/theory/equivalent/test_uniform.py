@@ -541,7 +541,7 @@ def test_features_too_steep_to_resolve_are_refused():
     )  # fmt: skip
     with pytest.raises(NotConverged, match=r"along the spike.*smaller step"):
         gs.predict(problem)
-    assert gs.predict(problem.replace(eta=1.0)).test_error > 0
+    assert gs.predict(problem.replace(teacher="H1 + 0.2*H2")).test_error > 0
 
 
 def test_intermediate_exponent_has_no_limit():

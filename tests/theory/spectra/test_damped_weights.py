@@ -48,7 +48,7 @@ def test_a_large_damping_is_the_plain_step(inputs):
         assert getattr(damped.outlier, name) == pytest.approx(getattr(plain.outlier, name), rel=1e-6), name
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD])
+@pytest.mark.parametrize("changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical)])
 def test_nearly_equal_eigenvalues_have_the_spectrum_of_isotropic_inputs(changes):
     problem = BASE.replace(**changes)
     isotropic, found = (weight_spectrum(problem.replace(inputs=x)) for x in (None, gs.Inputs([1 + 1e-9, 1 - 1e-9])))

@@ -112,7 +112,7 @@ def test_classes_and_names():
     random = np.random.default_rng(0)
     X = random.standard_normal((300, 12))
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    model = gs.OneStepClassifier(width=48, n_steps=1, random_state=0).fit(X, labels)
+    model = gs.OneStepClassifier(width=48, activation="tanh", n_steps=1, random_state=0).fit(X, labels)
     diagnosis = model.diagnose(X, labels)
     assert diagnosis.single_index > 0.3
     assert overlap_with(np.eye(12)[0], diagnosis) > 0.98

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 from named_equations import PAGES, ROOT, SOURCE, Citation, citations, cited, file_of, numbers_of
 
 NUMBERS = {page.stem: numbers_of(page) for page in sorted(PAGES.glob("*.md"))}
-NAMED = list(citations())
+
+
+@cache
+def cited_by_code() -> list[Citation]:
+    """Return what the source names: it is read once, and not while tests are collected."""
+    return list(citations())
 
 
 def order(number: str) -> tuple[int, str]:
@@ -20,12 +26,12 @@ def order(number: str) -> tuple[int, str]:
 
 
 def test_every_equation_that_code_names_is_on_its_page() -> None:
-    assert NAMED
-    assert [named for named in NAMED if named.number not in NUMBERS.get(named.page, ())] == []
+    assert cited_by_code()
+    assert [named for named in cited_by_code() if named.number not in NUMBERS.get(named.page, ())] == []
 
 
 def test_every_numbered_equation_is_named_by_code() -> None:
-    found = {(named.page, named.number) for named in NAMED}
+    found = {(named.page, named.number) for named in cited_by_code()}
     assert [
         (page, number) for page, numbers in NUMBERS.items() for number in numbers if (page, number) not in found
     ] == []
@@ -46,7 +52,7 @@ def test_the_notation_lists_the_letter_of_each_page() -> None:
 
 
 def test_titles_of_pages_hold_the_words_by_which_code_names_them() -> None:
-    for page in {named.page for named in NAMED}:
+    for page in {named.page for named in cited_by_code()}:
         title = (PAGES / f"{page}.md").read_text(encoding="utf-8").splitlines()[0]
         assert page.replace("_", " ") in title.lower()
 
@@ -56,7 +62,7 @@ def test_every_label_and_every_citation_has_the_form_that_is_read() -> None:
         text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
         assert len(re.findall(r"^\$\$ *\(", text, re.MULTILINE)) == len(numbers), page
     source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
-    read = {(name.name, name.page) for name in NAMED}
+    read = {(name.name, name.page) for name in cited_by_code()}
     assert len(re.findall(r'Docs,\s+"', source)) == len(read)
 
 

@@ -112,7 +112,7 @@ def test_classes_and_names():
     random = np.random.default_rng(0)
     X = random.standard_normal((300, 12))
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    model = gs.OneStepClassifier(width=48, n_steps=1, random_state=0).fit(X, labels)
+    model = gs.OneStepClassifier(width=48, activation="tanh", n_steps=1, random_state=0).fit(X, labels)
     diagnosis = model.diagnose(X, labels)
     assert diagnosis.single_index > 0.3
     assert overlap_with(np.eye(12)[0], diagnosis) > 0.98
@@ -351,7 +351,7 @@ def test_no_theory_where_it_misses_the_measured_error(known):
     """Many rows for each input: the fit learns an even function, of which the step of the theory sees nothing."""
     X = np.random.default_rng(0).standard_normal((800, 12))
     y = X[:, 0] ** 2
-    diagnosis = gs.OneStepRegressor(width=64, n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
+    diagnosis = gs.OneStepRegressor(width=64, activation="tanh", n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
     assert diagnosis.network > 0.8
     assert diagnosis.theory is None
     assert "far from the" in diagnosis.theory_note

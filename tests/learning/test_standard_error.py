@@ -61,8 +61,15 @@ def test_targets_of_noise_have_the_deviation_of_a_mean_square():
         np.testing.assert_allclose(influence(errors), (targets**2 - np.mean(targets**2))[:, 0], atol=1e-4)
 
 
-@pytest.mark.parametrize(("width", "ridge"), [(6, 0.3), (10, 5.0)])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("width", "ridge", "training"),
+    [
+        (6, 0.3, False),
+        (10, 5.0, True),
+        pytest.param(6, 0.3, True, marks=pytest.mark.statistical),
+        pytest.param(10, 5.0, False, marks=pytest.mark.statistical),
+    ],
+)
 def test_pairs_are_second_differences(width, ridge, training):
     """What two rows bring together is the second difference of leave-one-out sums when both are left out."""
     random, count = np.random.default_rng(1), 120

@@ -39,7 +39,7 @@ def common_case(request: pytest.FixtureRequest) -> tuple[str, str, float, float,
 
 #: Places on lines. What is judged is compared at the points, which every line has, so that few places lose no check.
 LINE = 15
-#: The same of figures whose theory is slow, or is many fits.
+#: The same of figures whose theory is slow, or is many fits, and fewer points or networks of them.
 SPARSE = {
     "convex_classes": {"line": 2},
     "convex_robust": {"line": 2},
@@ -47,9 +47,11 @@ SPARSE = {
     "feature_spectrum": {"grid": 3},
     "damping": {"line": 3},
     "fig8_spectrum": {"grid": 3},
+    "optimisers": {"seeds": 3},
     "phase_diagram": {"columns": 4, "rows": 3},
-    "several_steps": {"line": 0, "pool": 30},
-    "staircase": {"grid": 15},
+    "reused_samples": {"d": 300},
+    "several_steps": {"line": 0, "pool": 30, "points": [4.0]},
+    "staircase": {"grid": 15, "points": [0.1, 0.4]},
     "tuned_curves": {"lines": 2},
     "weights_spectrum": {"grid": 5},
     "weights_spectrum_m1": {"grid": 3},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,23 @@ def test_blocks_are_drawn_into_the_memory_that_is_given() -> None:
         plain = np.concatenate(list(normal_blocks(1, Purpose.FIT_INPUTS, rows, 2)))
         np.testing.assert_array_equal(np.concatenate(drawn), plain)
     assert plain[0, 0] == generator(1, Purpose.FIT_INPUTS).standard_normal()
+
+
+def test_the_following_block_is_being_drawn_while_one_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that is drawn only when it is asked for does not begin while its predecessor is held."""
+    begun = [threading.Event() for _ in range(5)]
+
+    def announced(seed: int, purpose: Purpose, block: int, turn: int) -> np.random.Generator:
+        begun[block].set()
+        return generator(seed, purpose, block, turn)
+
+    monkeypatch.setattr(streams, "generator", announced)
+    blocks = normal_blocks(0, Purpose.FIT_INPUTS, len(begun) * BLOCK_ROWS, 2, drawing=Drawing(2))
+    for following in begun[1:]:
+        next(blocks)
+        assert following.wait(timeout=30), "nothing is drawn ahead"
+    next(blocks)
+    assert next(blocks, None) is None
 
 
 def test_threads_hold_few_blocks_and_end_with_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:

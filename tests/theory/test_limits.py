@@ -133,7 +133,9 @@ def test_closed_forms_of_a_step_refuse_jumps(activation):
         cui2024.equivalent_srf(activation, "sin", eta_tilde=1.0, alpha0=2.0)
 
 
-@pytest.mark.parametrize(("activation", "teacher"), [("relu", "x**2 - 1"), ("tanh", "sin(2*x)")])
+@pytest.mark.parametrize(
+    ("activation", "teacher"), [("relu", "x**2 - 1"), pytest.param("tanh", "sin(2*x)", marks=pytest.mark.statistical)]
+)
 def test_small_networks_without_a_step(activation, teacher):
     # What they learn of the teacher beyond its line is of order 1/d. Resolved along another direction than the
     # teacher's it would be missed: up to 10 % of the error here.

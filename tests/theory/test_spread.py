@@ -84,6 +84,17 @@ def test_a_step_of_nothing_along_the_own_output(activation):
         assert getattr(tiny, name) == pytest.approx(getattr(none, name), rel=1 / BASE.d)
 
 
+def test_errors_linear_in_a_constant_of_the_own_output_add_its_variance(monkeypatch):
+    # The constant is Gaussian, and its standard deviation the mean of the activation, which for relu is 1/sqrt(2 pi).
+    slopes, within = np.array([0.3, -0.2]), np.array([0.02, 0.005])
+    monkeypatch.setattr(spread_module, "_given_constant", lambda _, constant: (1 + slopes * constant, within, 0.49))
+    spread = gs.predict_spread(BASE.replace(activation="relu", output_scale="1/sqrt(N)"))
+    expected = np.sqrt(within + slopes**2 / (2 * math.pi))
+    assert [spread.test_error, spread.train_error] == pytest.approx(expected, rel=1e-5)
+    assert spread.squared_error == pytest.approx(0.7, rel=1e-9)
+
+
+@pytest.mark.statistical
 def test_a_constant_of_the_own_output_adds_the_variance_of_the_errors_over_it():
     # The law of total variance, on a rule of its own.
     problem = BASE.replace(

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from resolved_plane import EVEN
 from scipy.stats import norm
 
 import gradstep as gs
@@ -18,18 +19,6 @@ from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.along_rest import breakpoints, on_a_lattice, on_either_side
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss")
-EVEN = gs.Problem(
-    activation="x+.3*hermite2",
-    teacher="x**2-1",
-    d=100,
-    width=150,
-    n_step=300,
-    n=250,
-    eta=gs.Step(1.5, 0.5),
-    ridge=1.0,
-    noise=0.3,
-    readout="constant",
-)
 
 
 def results(prediction):

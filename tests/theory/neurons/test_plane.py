@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from resolved_plane import EVEN
 
 import gradstep as gs
 from gradstep.theory.equivalent import features as features_module
@@ -15,19 +16,6 @@ from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
 from gradstep.theory.together import result_of
-
-EVEN = gs.Problem(
-    activation="x+.3*hermite2",
-    teacher="x**2-1",
-    d=100,
-    width=150,
-    n_step=300,
-    n=250,
-    eta=gs.Step(1.5, 0.5),
-    ridge=1.0,
-    noise=0.3,
-    readout="constant",
-)
 
 
 def errors(problem, monkeypatch, share):

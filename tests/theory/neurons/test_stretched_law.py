@@ -122,7 +122,9 @@ def test_drawn_matrices():
     assert np.all(np.abs(mean - CorrelatedLaw(law.samples, t).transform(Z)[0]) > 10 * error + 0.005 * np.abs(mean))
 
 
-@pytest.mark.parametrize("inputs", [LEVELS, gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])])
+@pytest.mark.parametrize(
+    "inputs", [LEVELS, pytest.param(gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9]), marks=pytest.mark.statistical)]
+)
 def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs):
     # Readouts of -1 and 2: their mean is .5 and their mean square 2.5.
     d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 40, 0.5, 2.5

@@ -634,7 +634,9 @@ def test_trace_of_the_weights() -> None:
     assert float(isotropic.weight @ isotropic.eigenvalue**2) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("activation", ["relu", "cos", "softplus"])
+@pytest.mark.parametrize(
+    "activation", ["relu", *(pytest.param(name, marks=pytest.mark.statistical) for name in ("cos", "softplus"))]
+)
 def test_rows_that_the_step_stretches(activation: str) -> None:
     """The mean residual of a teacher with a mean scales a row by what its readout is: bands of single readouts."""
     case = problem(activation=activation, teacher="sin(x)+1", d=128, width=192)

@@ -23,7 +23,7 @@ BASE = gs.Problem(
     "changes",
     [
         {},
-        {"readout": "gaussian", "n_step": 4 * 10**7},
+        pytest.param({"readout": "gaussian", "n_step": 4 * 10**7}, marks=pytest.mark.statistical),
         {"activation": "softplus", "teacher": "tanh(x)+0.5", "readout": {0.5: 0.5, 2.0: 0.5}},
     ],
 )

@@ -56,7 +56,7 @@ def test_a_large_damping_has_the_traces_of_the_plain_step(ratio):
     np.testing.assert_allclose(expected_of(samples), expected, rtol=2e-5)
 
 
-@pytest.mark.parametrize(("damping", "count"), [(0.3, 1000), (2.0, 400)])
+@pytest.mark.parametrize(("damping", "count"), [pytest.param(0.3, 1000, marks=pytest.mark.statistical), (2.0, 400)])
 def test_drawn_matrices(damping, count):
     d, draws = 500, 12
     sizes = INPUTS.counts(d)

@@ -66,7 +66,7 @@ _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
 #: Groups, or nodes, from which a product of slopes is worth looking for.
-_WORTH_FACTORS, _WORTH_AT_NODES = 30, 400
+_WORTH_FACTORS, _WORTH_AT_NODES = 40, 400
 #: Largest sum of the sizes of the terms over their sum, at which products of factors keep the digits.
 _CANCELLED = 1e4
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that

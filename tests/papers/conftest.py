@@ -51,7 +51,7 @@ SPARSE = {
     "phase_diagram": {"columns": 4, "rows": 3},
     "reused_samples": {"d": 300},
     "several_steps": {"line": 0, "pool": 30, "points": [4.0]},
-    "staircase": {"grid": 15, "points": [0.1, 0.4]},
+    "staircase": {"grid": 5, "points": [0.1, 0.4]},
     "tuned_curves": {"lines": 2},
     "weights_spectrum": {"grid": 5},
     "weights_spectrum_m1": {"grid": 3},

@@ -29,6 +29,7 @@ NOT_ODD = {
     "readout": {0.5: 0.5, 2.0: 0.5},
     "eta": gs.Step(2.0, 0.5),
 }
+SQUARE = {"activation": "relu", "teacher": "tanh(x)+0.5", "readout": {0.5: 0.5, 2.0: 0.5}, "inputs": None, "width": 240}
 NAMES = ("singular_value", "gradient_overlap", "teacher_overlap", "readout_overlap")
 
 
@@ -271,7 +272,24 @@ def test_moments_of_the_law_of_stretched_rows(inputs, changes):
         assert share @ np.square(still) + aspect * (share @ still) ** 2 < 0.99 * expected[1] / aspect
 
 
-SQUARE = {"activation": "relu", "teacher": "tanh(x)+0.5", "readout": {0.5: 0.5, 2.0: 0.5}, "inputs": None, "width": 240}
+@pytest.mark.parametrize("changes", [{}, {"activation": "cos", "readout": "constant", "eta": gs.Step(0.5, 0.5)}])
+def test_plain_steps_stretch_the_rows_as_in_networks(changes):
+    # With the mean of B in place of B the numbers differ by up to 7 (ReLU) and 4 (cosine).
+    changes = {
+        "activation": "relu",
+        "teacher": "tanh(x)+0.5",
+        "readout": {0.5: 0.5, 2.0: 0.5},
+        "n_step": 480,
+        **changes,
+    }
+    problem = BASE.replace(inputs=None, damping=math.inf, **changes)
+    law, draws = weight_spectrum(problem).after, 16
+    places = law.edge * np.linspace(0.02, 0.95, 30)
+    values = [gs.Network(problem, seed).weight_spectrum().after ** 2 for seed in range(draws)]
+    counts = np.array([(each[:, None] <= places).sum(axis=0) for each in values])
+    error = counts.std(axis=0, ddof=1) / math.sqrt(draws)
+    # The limit is off by terms of order one.
+    assert np.all(np.abs(counts.mean(axis=0) - 240 * law.cumulative(places)) < 1.5 + 3 * error)
 
 
 @pytest.mark.parametrize("damping", [math.inf, 3.0, 0.01])
@@ -293,8 +311,8 @@ def test_a_square_layer_has_a_hard_edge(inputs, damping):
 def test_a_weak_step_of_a_square_layer_is_followed_to_zero():
     # Entries of the matrices differ by ten powers of ten there.
     inputs = gs.Inputs.power_law(0.5, 2.0, d=500)
-    problem = BASE.replace(activation="cos", teacher="tanh(x)+0.5", d=500, width=500, n_step=500, eta=0.2, inputs=inputs,
-                           damping=318.0)  # fmt: skip
+    sizes = {"d": 500, "width": 500, "n_step": 500}
+    problem = BASE.replace(activation="cos", teacher="tanh(x)+0.5", eta=0.2, inputs=inputs, damping=318.0, **sizes)
     found = weight_spectrum(problem)
     assert found.after.bands[0].lower == 0
     assert found.after.edge == pytest.approx(4, rel=0.01)
@@ -352,6 +370,19 @@ def test_the_bulk_has_an_eigenvalue_of_its_own_along_the_teacher():
         assert abs(values.mean() - getattr(theory.outlier, name)) < 3 * error + allowed * values.mean(), name
     assert theory.outlier.singular_value**2 > 1.2 * theory.after.edge
     assert theory.outlier.readout_overlap == pytest.approx(0, abs=1e-6)
+
+
+def test_the_outlier_is_the_largest_of_two():
+    # The spike is orthogonal to the teacher, along which the bulk has an eigenvalue of its own.
+    problem = BASE.replace(activation="relu", teacher="x**2-1", inputs=None, damping=math.inf, n_step=1920)
+    theory, draws = weight_spectrum(problem), 12
+    runs = [gs.Network(problem, seed).weight_spectrum(leading=2).leading for seed in range(draws)]
+    for name, allowed in (("singular_value", 0.02), ("gradient_overlap", 0.005), ("readout_overlap", 0.01)):
+        values = np.array([getattr(run[0], name) for run in runs])
+        error = values.std(ddof=1) / math.sqrt(draws)
+        assert abs(values.mean() - getattr(theory.outlier, name)) < 3 * error + allowed * values.mean(), name
+    second = [run[1].singular_value for run in runs]
+    assert np.mean(second) > 1.02 * math.sqrt(theory.after.edge)
 
 
 def test_rows_of_a_gaussian_readout_end_at_the_largest_of_as_many_draws():

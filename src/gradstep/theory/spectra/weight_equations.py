@@ -334,11 +334,6 @@ class WeightEquations:
         """Mean square of the initial rows along the readout, multiplied by `taken`."""
         return float(self.spectrum.share @ self.taken**2)
 
-    @property
-    def own_outliers(self) -> bool:
-        """Whether the bulk by itself may have an eigenvalue above the edge, along the samples' projections."""
-        return self._stretched or len(self.spectrum.share) > 1
-
     def averaged(self, share: float) -> WeightEquations:
         """Return the equations with shares of the rows and of the samples averaged where their laws end."""
         # Rows and samples of either sign are apart where they are stretched by their sign.

@@ -68,8 +68,8 @@ _BESIDE = 1e-7
 _TAILS = (2e-3, 5e-3, 1.2e-2)
 #: Share of a variance that is rounding.
 _ROUNDING = 1e-12
-#: Points at which an outlier is looked for if there is another eigenvalue below it.
-_SCAN = 40
+#: Points at which an outlier is looked for if there is another eigenvalue below it, and how near it may be to one.
+_SCAN, _NEAR = 40, 1e-9
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def _outlier(equations: WeightEquations, spike: Spike, edge: float) -> WeightOut
     def at(x: float) -> _Resolvent:
         return _Resolvent.of(equations, spike, complex(x), around(equations, far, x).state)
 
-    bracket = _bracket(at, math.log(edge * (1 + EDGE_MARGIN)), math.log(far.z.real), equations.own_outliers)
+    bracket = _bracket(at, math.log(edge * (1 + EDGE_MARGIN)), math.log(far.z.real))
     if bracket is None:
         return None
     z = math.exp(brentq(lambda log_x: at(math.exp(log_x)).whole, *bracket, xtol=1e-13, rtol=1e-13))
@@ -316,9 +316,7 @@ def _outlier(equations: WeightEquations, spike: Spike, edge: float) -> WeightOut
     return WeightOutlier(math.sqrt(z), *found.overlaps(beside, spike, equations.initial_square))
 
 
-def _bracket(
-    at: Callable[[float], _Resolvent], low: float, high: float, own_outliers: bool
-) -> tuple[float, float] | None:
+def _bracket(at: Callable[[float], _Resolvent], low: float, high: float) -> tuple[float, float] | None:
     """Return logarithms of places around the largest outlier, None if there is none."""
     first = at(math.exp(high))
 
@@ -329,12 +327,13 @@ def _bracket(
         return low, high
     # An even number of outliers, if the bulk has one of its own: this one is between two of the whole layer.
     above = high
-    for x in np.linspace(high, low, _SCAN)[1:].tolist() if own_outliers else ():
+    for x in np.linspace(high, low, _SCAN)[1:].tolist():
         whole, bulk = crossed(at(math.exp(x)))
         if whole:
             return x, high
         if bulk:
             own = brentq(lambda log_x: at(math.exp(log_x)).bulk.real, x, above, xtol=1e-13, rtol=1e-13)
-            return own, high
+            # It is one of the layer's own if the spike is orthogonal to it.
+            return next(((end, high) for end in (own - _NEAR, own + _NEAR) if crossed(at(math.exp(end)))[0]), None)
         above = x
     return None

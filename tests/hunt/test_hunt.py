@@ -223,7 +223,7 @@ def test_settings_of_the_local_search_are_read_from_a_table(tmp_path: Path) -> N
 def test_no_setting_is_measured_on_seeds_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
 
-    def measured(task: object) -> dict[str, list[float]]:
+    def measured(task: object, _: object) -> dict[str, list[float]]:
         seeds.append(task.seed)  # type: ignore[attr-defined]
         return {name: [1.0 + len(seeds) % 2] * 3 for name in (*ERRORS, *STEP)}
 
@@ -237,7 +237,7 @@ def test_no_setting_is_measured_on_seeds_of_another(tmp_path: Path, monkeypatch:
 def test_no_more_networks_than_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of n values is 1/(2 sqrt(n - 1)) of a mean of one: .1 needs 26, and looks of 4, 8, 16 and up to 30."""
 
-    def measured(task: object) -> dict[str, list[float]]:
+    def measured(task: object, _: object) -> dict[str, list[float]]:
         return {name: [0.5 + task.seed % 2] * 3 for name in (*ERRORS, *STEP)}  # type: ignore[attr-defined]
 
     monkeypatch.setattr("benchmarks.hunt.measure.network", measured)
@@ -257,7 +257,7 @@ def test_a_failure_ends_its_setting_for_good(tmp_path: Path, monkeypatch: pytest
     setting = chosen(activation="odd", step="none")
     tried: list[int] = []
 
-    def fails(task: object) -> dict[str, str]:
+    def fails(task: object, _: object) -> dict[str, str]:
         tried.append(1)
         return {"failure": "TimeoutError"}
 
@@ -274,7 +274,7 @@ def test_the_local_search_goes_where_deviations_are_larger(tmp_path: Path, monke
     start = chosen(activation="odd", step="none")
     start = replace(start, point=(*start.point[:5], 0.1, start.point[6]))
 
-    def measured(task: object) -> dict[str, list[float]]:
+    def measured(task: object, _: object) -> dict[str, list[float]]:
         return {"test_error": [1.0] * 3, "train_error": [1.0] * 3}
 
     monkeypatch.setattr("benchmarks.hunt.measure.network", measured)

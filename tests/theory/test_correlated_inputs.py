@@ -226,8 +226,32 @@ def test_rows_stretched_along_leading_directions_are_a_caveat():
         ({"inputs": inputs, "readout": values, "activation": "tanh"}, False),
         ({"inputs": inputs, "readout": "gaussian"}, False),
         ({"inputs": None, "readout": values}, False),
+        ({"inputs": None, "readout": values, "damping": 1e9}, False),
     ):
         assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
+
+
+def test_rows_stretched_along_a_teacher_that_is_not_resolved_are_a_larger_caveat():
+    # Networks have 2.57 +- .07 of the damped step, where 3.6 is predicted, and 2.64 +- .07 of the plain one, of which
+    # 2.5 is predicted.
+    name, found = "rows stretched along the teacher", list[float]()
+    for damping in (math.inf, 0.3):
+        problem = gs.Problem(
+            activation="tanh(x)+0.3*x**2", teacher="x**2-1", d=120, width=150, n_step=960, n=240, eta=gs.Step(1.0, 0.5),
+            ridge=6.0, noise=0.1, readout={0.5: 0.5, 2: 0.5}, damping=damping,
+        )  # fmt: skip
+        found += [caveat.size for caveat in gs.predict(problem).caveats if caveat.name == name]
+    assert found[0] < 0.1
+    assert 0.3 < found[1] < 0.5
+
+
+def test_rows_of_which_a_diagonal_is_below_zero_have_an_answer():
+    problem = gs.Problem(
+        activation="relu", teacher="x-1", d=120, width=150, n_step=300, n=240, eta=gs.Step(0.7, 0.5), ridge=10.0,
+        noise=0.2, readout={0.5: 0.5, 2: 0.5}, inputs=gs.Inputs.power_law(0.8, 2.0, d=120),
+    )  # fmt: skip
+    errors = [gs.predict(problem.replace(ridge=ridge)).test_error for ridge in (2.0, 10.0, 50.0)]
+    assert errors[0] > errors[1] > errors[2] > 0
 
 
 def test_few_directions_of_correlated_inputs_are_a_caveat():

@@ -99,3 +99,25 @@ def test_drawn_matrices(damping, count):
     np.testing.assert_array_less(
         np.abs(mean - expected_of(samples_of(damping, d / count))), 4 * error + 0.015 * np.abs(mean)
     )
+
+
+@pytest.mark.parametrize(("damping", "count"), [(0.3, 600), (0.1, 300)])
+def test_what_a_sample_has_more_than_a_vector_of_which_the_metric_does_not_know(damping, count):
+    d, draws, random, found = 300, 8, np.random.default_rng(2), []
+    samples = samples_of(damping, d / count)
+    c = np.repeat(INPUTS.eigenvalues, INPUTS.counts(d))
+    for _ in range(draws):
+        z = random.standard_normal((count, d))
+        metric = (1 + damping) * np.linalg.inv(z.T @ z / count + np.diag(damping / c))
+        # z.CPEC.z of each sample, with the other samples in E, and the same of a vector that is none of them.
+        own = ((z * c) @ metric * z).sum(axis=1) * (z**2 * c).sum(axis=1) / count
+        whole = ((z * c) @ metric @ (z.T @ (z * c) / count) * z).sum(axis=1)
+        once = np.mean(whole - own) / d - np.trace(c[:, None] * metric @ (z.T @ z / count) * c) / d
+        # z.CEP^2FC.z with two different ones of the other samples.
+        outer, inner = (z * c) @ z.T / count, z @ metric @ metric @ z.T / count
+        for each in (outer, inner):
+            np.fill_diagonal(each, 0.0)
+        among = (outer @ inner * outer).sum() / d
+        found.append([once, among - (inner * ((z * c**2) @ z.T)).sum() / count / d * 1.0])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
+    assert np.all(np.abs(mean - DampedTraces(samples).repelled) < 4 * error + 0.02 * np.abs(mean)), (mean, error)

@@ -247,8 +247,8 @@ def _with_norms(
         As in `bulk_law`.
     mean_variance : ndarray, shape (groups,)
         Mean variances of the rows over all directions.
-    components : ndarray, shape (special, 5)
-        Of the vectors of `gradstep.theory.step.row_fluctuations.norm_vector`.
+    components : ndarray, shape (special, vectors)
+        Of the vectors of `RowFluctuations.norm_vector`.
     """
     if not groups.knows_norms:
         return bulk

@@ -1,7 +1,7 @@
 """Classes of directions for the rows after a step on correlated inputs.
 
-Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d``. After a step whose
-activation is not odd directions get the eigenvectors of its mean over the readouts
+Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d``. If the
+activation is not odd, directions get the eigenvectors of the mean of all ``Sigma_a`` over the readouts
 (`gradstep.theory.neurons.row_rules`). For an odd activation ``Sigma_a = C + a^2 t' C S C``, and they get those of
 ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``. Rows of this readout have its
 eigenvalues, those of others the diagonals of their matrices in this basis. That is exact for a readout of one size, for

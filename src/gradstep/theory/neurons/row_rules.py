@@ -61,6 +61,9 @@ _BESIDE = np.array([-1.0, 0.0, 1.0, 2.5]) + 1j
 _NARROW = 1e-4
 #: Least variance over the mean.
 LEAST = 1e-12
+#: The same of rows that are known by diagonals of matrices. These may come out below zero, and with a variance next to
+#: nothing the fit would lose its digits. Any number from 1e-9 to 1e-4 gives the same errors.
+_LEAST_DIAGONAL = 1e-9
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -80,7 +83,7 @@ class RowRules(NamedTuple):
     diagonals : ndarray, shape (2, classes)
         Of C and of ``q CBC`` at the nodes, where they were asked for.
     special_diagonals : ndarray, shape (2, special)
-    components : ndarray, shape (special, 5) or (special, 0)
+    components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
     """
 
@@ -106,7 +109,7 @@ def mean_law(
 
     Parameters
     ----------
-    samples : CorrelatedSamples
+    samples : CorrelatedSamples or DampedSamples
     step : StepStatistics
     readout : Readout
     output, variance
@@ -415,6 +418,6 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
             plain, stretched = diagonals
             squares = nodes - plain - 2 * readout.mean / math.sqrt(scale) * stretched
             variance = own**2 * plain + 2 * own * a * stretched + a_square * squares
-        return np.asarray(np.maximum(variance, LEAST))
+        return np.asarray(np.maximum(variance, _LEAST_DIAGONAL))
 
     return at(rules.nodes, rules.diagonals), at(rules.special, rules.special_diagonals)

@@ -226,9 +226,10 @@ class _Terms:
 
     @property
     def norm_vector(self) -> tuple[tuple[float, ...], ...]:
-        """The covariance of a row, without its spike, with c: the coefficients of the vectors of `DampedLaw.others`.
+        """The covariance of a row, without its spike, with c.
 
-        For ``a``, ``a^2`` and ``a^3``.
+        For ``a``, ``a^2`` and ``a^3`` these are the coefficients of the vectors of `DampedLaw.others`.
+
         Docs, "Correlated inputs", equation (C18).
         """
         (l_1, l_2, l_3), psi, k, e, phi0 = self._along_gradient, self.psi, self.k, self.e, self.samples.ratio

@@ -71,8 +71,8 @@ class RowFluctuations:
     spike_covariance : tuple of float
         The part of `covariance` that the spike has, which follows the length of the initial row.
     norm_vector : tuple
-        Covariance of the row itself, without its spike, with ``c``: coefficients of `norm_vector`, for ``a, a^2, a^3``.
-        Empty where it is not known.
+        Covariance of the row itself, without its spike, with ``c``: coefficients of `norm_vector`, for ``a, a^2, a^3``;
+        of a damped step those of the vectors of `gradstep.theory.step.damped_law.DampedLaw.others`.
     """
 
     projection_variance: tuple[float, float, float]

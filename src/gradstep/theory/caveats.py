@@ -77,8 +77,8 @@ _RULES: Mapping[str, _Rule] = {
     "leading": _Rule("rows stretched along leading directions", 0.02, 1.0, 0.04),
     "swing": _Rule("spike that differs between draws", 0.194, 1.0, 0.03),
 }
-#: Weight of a stretch along the teacher where its direction is not resolved: after steps on correlated inputs, and after
-#: damped ones.
+#: Weight of a stretch along the teacher after steps on correlated inputs and damped ones, where its direction is not
+#: resolved.
 _ONE_DIRECTION = 5.0
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2

@@ -154,6 +154,25 @@ def test_members_of_a_batch_are_solved_as_if_alone():
     assert min(steps) < max(steps) == most
 
 
+def test_members_whose_slopes_have_other_dimensions_are_solved_as_if_alone():
+    """One has converged before the others, whose slopes have fewer dimensions than those of the whole batch."""
+    equations = random_equations(3, 45, 8, 2, 11, ridge=3.0)
+    slope = equations.table.slope.copy()
+    slope[1:] = slope[1:, :, :3] @ np.random.default_rng(0).normal(0, 1, (2, 3, 8))
+    slope[0] *= 1e-3
+    equations = replace(equations, table=replace(equations.table, slope=slope))
+    left, _ = equations.table.factors
+    first, others = np.array([True, False, False]), np.array([False, True, True])
+    kept = equations.table.take(others).factors
+    assert kept[0].shape[2] == left.shape[2] == 8
+    np.testing.assert_allclose(kept[0] @ kept[1], slope[1:], rtol=1e-10, atol=1e-12)
+    whole, _ = solve_leverage(equations)
+    for chosen in (first, others):
+        alone, _ = solve_leverage(replace(equations.take(chosen), table=replace(equations.table.take(chosen))))
+        np.testing.assert_allclose(whole.take(chosen).leverage, alone.leverage, rtol=1e-9)
+        np.testing.assert_allclose(whole.take(chosen).resolvent, alone.resolvent, rtol=1e-9)
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("groups", [40, 70])  # solved at once, and group by group
 def test_response_solves_the_linear_equations(groups, batch):

@@ -173,7 +173,11 @@ class LeverageTable:
         columns = (self.slope, self.variance, self.weight, self.fraction, self.share, self.profile)
         if all(len(column) == 1 for column in columns):
             return self
-        return LeverageTable(*(column if len(column) == 1 else column[index] for column in columns))
+        found = LeverageTable(*(column if len(column) == 1 else column[index] for column in columns))
+        # The members keep the dimensions of the whole batch, which solutions of theirs may have.
+        factors = self.factors and tuple(each if len(each) == 1 else each[index] for each in self.factors)
+        object.__setattr__(found, "factors", factors)
+        return found
 
 
 @dataclass(frozen=True)

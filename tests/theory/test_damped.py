@@ -102,8 +102,8 @@ def test_without_damping_it_is_the_plain_step(problem):
 def test_without_damping_readouts_of_several_values_have_nearly_the_errors_of_the_plain_step(readout):
     # The diagonals along theta are those of all directions after a damped step: docs, "Correlated inputs", limits.
     problem = gs.Problem(
-        activation="relu", teacher="x-1", d=120, width=240, n_step=240, n=240, eta=gs.Step(1.0, 0.5), ridge=6.0, noise=0.2,
-        readout=readout, inputs=gs.Inputs.power_law(0.5),
+        activation="relu", teacher="x-1", d=120, width=240, n_step=240, n=240, eta=gs.Step(1.0, 0.5), ridge=6.0,
+        noise=0.2, readout=readout, inputs=gs.Inputs.power_law(0.5),
     )  # fmt: skip
     plain, damped = gs.predict_many([problem, problem.replace(damping=1e8)])
     assert damped.test_error == pytest.approx(plain.test_error, rel=6e-3)

@@ -21,7 +21,12 @@ from gradstep.gaussian import ScalarFunction
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.damped_traces import DampedTraces
-from gradstep.theory.step.row_fluctuations import DerivativeMoments, RowFluctuations, derivative_moments
+from gradstep.theory.step.row_fluctuations import (
+    DerivativeMoments,
+    RowFluctuations,
+    damped_norm_vector,
+    derivative_moments,
+)
 
 __all__ = ["damped_fluctuations"]
 
@@ -33,7 +38,7 @@ def damped_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after a damped step.
 
-    Docs, "Correlated inputs", equations (C3), (C4), (C5) and (C18).
+    Docs, "Correlated inputs", equations (C3), (C4) and (C5).
 
     Parameters
     ----------
@@ -50,7 +55,8 @@ def damped_fluctuations(
     RowFluctuations
     """
     psi = derivative_moments(activation)
-    terms = _Terms(samples, DampedTraces(samples), psi, e, odd=activation.parity == "odd")
+    traces = DampedTraces(samples)
+    terms = _Terms(samples, traces, psi, e, odd=activation.parity == "odd")
     square, known = samples.law.square, samples.spectrum
     frame = samples.frame(samples.alignment)
     gain = float(DampedLaw(samples, 1.0).sampled_along(frame)[0, 0])
@@ -73,7 +79,9 @@ def damped_fluctuations(
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain,
         spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
-        norm_vector=terms.norm_vector,
+        norm_vector=damped_norm_vector(
+            psi, e, samples.ratio, terms.residual, traces.once, traces.twice, traces.with_others, traces.repelled
+        ),
     )  # fmt: skip
 
 
@@ -223,27 +231,6 @@ class _Terms:
     def length_form(self, *, sphere: bool) -> Array:
         """Return half the covariance of ``|om_0|^2``, which a spike follows, and c, times d: a polynomial of a."""
         return self._form_with(1) - sphere * self._form_with(0)
-
-    @property
-    def norm_vector(self) -> tuple[tuple[float, ...], ...]:
-        """The covariance of a row, without its spike, with c.
-
-        For ``a``, ``a^2`` and ``a^3`` these are the coefficients of the vectors of `DampedLaw.others`.
-
-        Docs, "Correlated inputs", equation (C18).
-        """
-        (l_1, l_2, l_3), psi, k, e, phi0 = self._along_gradient, self.psi, self.k, self.e, self.samples.ratio
-        traces, spike, length = self.traces, self.spike, self.e * self.psi.third
-        once, twice = (k * self.residual) * traces.repelled[0], (k * self.residual) ** 2 * traces.repelled[1]
-        by_square = phi0 * (spike * (2 * k + length) + 2 * e**2 * psi.with_product)
-        cubes = spike * (k**2 + k * length + e**2 * psi.square_bend)
-        cubes += 2 * e**2 * k * psi.with_product + e**3 * psi.with_square
-        drift = k * self.residual * traces.with_others
-        return (
-            (l_1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-            (l_2, k * l_1, l_3, 0.0, 0.0, by_square * traces.once, 2 * spike * once),
-            (0.0, k * l_2, 0.0, k * l_3, phi0**2 * traces.twice * cubes, by_square * drift, spike * twice),
-        )
 
     @property
     def higher(self) -> tuple[Array, Array]:

@@ -36,6 +36,7 @@ from gradstep.theory.step.samples import StepSamples
 __all__ = [
     "DerivativeMoments",
     "RowFluctuations",
+    "damped_norm_vector",
     "derivative_moments",
     "derivative_slope",
     "norm_vector",
@@ -71,8 +72,8 @@ class RowFluctuations:
     spike_covariance : tuple of float
         The part of `covariance` that the spike has, which follows the length of the initial row.
     norm_vector : tuple
-        Covariance of the row itself, without its spike, with ``c``: coefficients of `norm_vector`, for ``a, a^2, a^3``;
-        of a damped step those of the vectors of `gradstep.theory.step.damped_law.DampedLaw.others`.
+        Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
+        `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
     """
 
     projection_variance: tuple[float, float, float]
@@ -225,18 +226,55 @@ def norm_vector(
     tuple
         For ``a``, ``a^2`` and ``a^3`` the coefficients of the five vectors.
     """
+    found = np.array(damped_norm_vector(psi, e, phi0, residual, c2, c2, c3))
+    # A plain step has the same vector C h before the samples and after them, and its spike is along C g.
+    found[:, 2] += found[:, 5]
+    return tuple(tuple(row) for row in found[:, :5].tolist())
+
+
+def damped_norm_vector(
+    psi: DerivativeMoments,
+    e: float,
+    phi0: float,
+    residual: float,
+    once: float,
+    twice: float,
+    with_others: float,
+    repelled: tuple[float, float] = (0.0, 0.0),
+) -> tuple[tuple[float, ...], ...]:
+    """Return the same covariance after a damped step, in which ``P`` knows the samples.
+
+    The vectors are ``C g``, ``P B C g``, ``C h``, ``P B C h``, ``P h_3``, ``P h`` and ``P g``
+    (`gradstep.theory.step.damped_law.DampedLaw.others`).
+
+    Docs, "Correlated inputs", equation (C18).
+
+    Parameters
+    ----------
+    psi, e, phi0, residual
+        As in `norm_vector`.
+    once, twice, with_others : float
+        Products of a sample with ``C P``, ``P^2`` and ``P^2 E C``: equation (C14).
+    repelled : tuple of float, optional
+        `gradstep.theory.step.damped_traces.DampedTraces.repelled`.
+
+    Returns
+    -------
+    tuple
+        For ``a``, ``a^2`` and ``a^3`` the coefficients of the seven vectors.
+    """
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third
-    with_h = phi0 * c2 * (2 * spike * k + e**2 * psi.square_slope)  # of l, the linear part of the norm
-    with_product, drift = 2 * e**2 * phi0 * psi.with_product, k * residual * c3
-    by_h = with_h + c2 * (spike * phi0 * (2 * k + length) + with_product)
-    by_h_again = drift * (spike * phi0 * (2 * k + length) + with_product)
-    cubes = (
-        spike * phi0 * (k**2 + k * length + e**2 * psi.square_bend) + k * with_product + e**3 * phi0 * psi.with_square
-    )
+    stretch = k * residual
+    drift = stretch * with_others
+    # Of l, the linear part of the norm: a l_1 g + a^2 (l_2 g + l_3 h).
+    l_1, l_2, l_3 = 2 * spike * once, 2 * spike * drift, phi0 * twice * (2 * spike * k + e**2 * psi.square_slope)
+    by_square = phi0 * (spike * (2 * k + length) + 2 * e**2 * psi.with_product)
+    cubes = spike * (k**2 + k * length + e**2 * psi.square_bend)
+    cubes += 2 * e**2 * k * psi.with_product + e**3 * psi.with_square
     return (
-        (2 * spike * c2, 0.0, 0.0, 0.0, 0.0),
-        (2 * spike * drift, 2 * spike * k * c2, by_h, 0.0, 0.0),
-        (0.0, 2 * spike * k * drift, by_h_again, k * with_h, phi0 * c2 * cubes),
+        (l_1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+        (l_2, k * l_1, l_3, 0.0, 0.0, by_square * once, 2 * spike * stretch * repelled[0]),
+        (0.0, k * l_2, 0.0, k * l_3, phi0**2 * twice * cubes, by_square * drift, spike * stretch**2 * repelled[1]),
     )
 
 

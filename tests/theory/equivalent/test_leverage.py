@@ -229,7 +229,7 @@ def test_undamped_is_the_inverse(groups, nodes):
     matrix = inner(linear_gain(table, weight), root)
     found, one = inverses(matrix), np.broadcast_to(np.eye(groups), matrix.shape)
     np.testing.assert_allclose(matrix @ found, one, atol=1e-14 * matrix.max())
-    known = Undamped.of(table, root, weight)
+    known = Undamped.of(table, root, weight, linear_gain(table, weight))
     assert (known.matrices is None) == (table.factors is not None)
     vectors = rng.normal(size=(2, 3, groups))
     # The inverse of the whole matrix has this error.

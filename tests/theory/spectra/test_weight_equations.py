@@ -320,19 +320,15 @@ def test_a_weak_step_of_a_square_layer_is_followed_to_zero():
     np.testing.assert_allclose(found.after.cumulative(x), found.before.cumulative(x), rtol=0.01)
 
 
+#: All rows are multiplied by one matrix, whose spectrum contains zero.
+QUADRATIC = BASE.replace(
+    activation="x**2-1", teacher="sign", n_step=1920, inputs=None, noise=1.0, eta=gs.Step(0.5, 0.5)
+)
+
+
 @pytest.mark.parametrize("damping", [math.inf, 5.0])
 def test_rows_of_a_quadratic_activation_reach_zero(damping):
-    # All rows are multiplied by one matrix, whose spectrum contains zero.
-    problem = BASE.replace(
-        activation="x**2-1",
-        teacher="sign",
-        width=480,
-        n_step=1920,
-        inputs=None,
-        noise=1.0,
-        eta=gs.Step(0.5, 0.5),
-        damping=damping,
-    )
+    problem = QUADRATIC.replace(width=480, damping=damping)
     law = weight_spectrum(problem).after
     assert law.bands[0].lower == 0
     values = gs.Network(problem, 3).weight_spectrum().after ** 2
@@ -341,16 +337,7 @@ def test_rows_of_a_quadratic_activation_reach_zero(damping):
 
 def test_a_band_whose_edge_does_not_move_ends_the_search():
     # A square layer times such a matrix has a density like x^(-2/3), which panels do not resolve.
-    problem = BASE.replace(
-        activation="x**2-1",
-        teacher="sign",
-        width=240,
-        n_step=1920,
-        inputs=None,
-        noise=1.0,
-        eta=gs.Step(0.5, 0.5),
-        damping=math.inf,
-    )
+    problem = QUADRATIC.replace(width=240, damping=math.inf)
     step = step_statistics(problem, 240.0, 240.0, 1920.0)
     equations, _ = module._layer(problem, step, "network")
     with pytest.raises(NotConverged):

@@ -73,6 +73,25 @@ def test_a_stretch_of_almost_nothing_is_none():
     np.testing.assert_allclose(almost.between(Z, frame)[0], without.between(Z, frame)[0], rtol=1e-8)
 
 
+def drawn_steps(link, damping, count, d, draws, seed):
+    """Yield the teacher's whitened direction, the samples, their residuals and the damped metric of steps."""
+    sizes, random = INPUTS.counts(d), np.random.default_rng(seed)
+    c = np.repeat(INPUTS.eigenvalues, sizes)
+    for _ in range(draws):
+        direction = random.standard_normal(d)
+        for start, stop, part in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), INPUTS.teacher, strict=False):
+            direction[start:stop] *= np.sqrt(part) / np.linalg.norm(direction[start:stop])
+        x = random.standard_normal((count, d))
+        r = np.asarray(link(x @ direction)) + 0.3 * random.standard_normal(count)
+        yield direction, x, r, (1 + damping) * np.linalg.inv(x.T @ x / count + np.diag(damping / c))
+
+
+def drawn_products(x, r, metric, c, square):
+    """Return ``P S P`` and ``P B C``."""
+    sampled = metric @ ((x.T * (r**2 / square)) @ x / len(x)) @ metric
+    return sampled, metric @ ((x.T * r) @ x / len(x)) * c
+
+
 @pytest.mark.parametrize(
     ("damping", "count", "linear", "root"),
     [
@@ -89,19 +108,10 @@ def test_drawn_matrices(damping, count, linear, root):
     teacher = "sin(1.5*x) + 0.8*cos(x)" if root else "sin(1.5*x)"
     samples, link = samples_of(damping, d / count, teacher), scalar_function(teacher)
     law, frame = DampedLaw(samples, t, linear, root), samples.frame(samples.alignment)
-    sizes = INPUTS.counts(d)
-    c = np.repeat(INPUTS.eigenvalues, sizes)
-    random, found = np.random.default_rng(3), []
-    for _ in range(draws):
-        direction = random.standard_normal(d)
-        for start, stop, part in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), INPUTS.teacher, strict=False):
-            direction[start:stop] *= np.sqrt(part) / np.linalg.norm(direction[start:stop])
-        x = random.standard_normal((count, d))
-        r = np.asarray(link(x @ direction)) + 0.3 * random.standard_normal(count)
-        metric = (1 + damping) * np.linalg.inv(x.T @ x / count + np.diag(damping / c))
+    c, found = np.repeat(INPUTS.eigenvalues, INPUTS.counts(d)), []
+    for direction, x, r, metric in drawn_steps(link, damping, count, d, draws, seed=3):
         theta = metric @ (x.T @ r) / count
-        sampled = metric @ ((x.T * (r**2 / samples.law.square)) @ x / count) @ metric
-        product = metric @ ((x.T * r) @ x / count) * c
+        sampled, product = drawn_products(x, r, metric, c, samples.law.square)
         whole = np.diag(c) + linear * (product + product.T) + root**2 * (product / c) @ product.T + t * sampled
         values, vectors = np.linalg.eigh(whole)
         both = np.stack([direction, theta], axis=1)
@@ -141,19 +151,12 @@ def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(damping, coun
     d, t, draws = 400, 0.4, 24
     teacher = "sin(1.5*x) + 0.8*cos(x)" if root else "sin(1.5*x)"
     samples, link = samples_of(damping, d / count, teacher), scalar_function(teacher)
-    law, sizes, random = DampedLaw(samples, t, linear, root), INPUTS.counts(d), np.random.default_rng(4)
+    law = DampedLaw(samples, t, linear, root)
     known, known_resolved = law.others(Z, np.eye(2))
-    c, plain, resolved = np.repeat(INPUTS.eigenvalues, sizes), [], []
-    for _ in range(draws):
-        direction = random.standard_normal(d)
-        for start, stop, part in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), INPUTS.teacher, strict=False):
-            direction[start:stop] *= np.sqrt(part) / np.linalg.norm(direction[start:stop])
-        x = random.standard_normal((count, d))
-        r = np.asarray(link(x @ direction)) + 0.3 * random.standard_normal(count)
-        metric = (1 + damping) * np.linalg.inv(x.T @ x / count + np.diag(damping / c))
+    c, plain, resolved = np.repeat(INPUTS.eigenvalues, INPUTS.counts(d)), [], []
+    for direction, x, r, metric in drawn_steps(link, damping, count, d, draws, seed=4):
         g, h, cubes = (x.T @ r**power / count for power in (1, 2, 3))
-        product = metric @ ((x.T * r) @ x / count) * c
-        sampled = metric @ ((x.T * (r**2 / samples.law.square)) @ x / count) @ metric
+        sampled, product = drawn_products(x, r, metric, c, samples.law.square)
         whole = np.diag(c) + linear * (product + product.T) + root**2 * (product / c) @ product.T + t * sampled
         across = metric @ g - direction * (direction @ metric @ g)
         both = np.stack([direction, across / np.linalg.norm(across)])
@@ -251,6 +254,19 @@ def test_the_theta_of_a_draw_is_a_vector_of_its_length(stretch):
     z = np.array([0.5 + 0.3j])
     slope = (law.between(z + h, np.eye(2))[0] - law.between(z - h, np.eye(2))[0]) / (2 * h)
     np.testing.assert_allclose(law.between(z, np.eye(2))[1], slope, rtol=1e-7)
+
+
+@pytest.mark.parametrize("root", [0.0, 0.6])
+def test_a_large_damping_has_the_vectors_that_the_samples_make_beside_the_gradient_of_a_draw(root):
+    samples, signal, noise = samples_of(1e8, 0.8), np.array([1.2, 0.9, 1.1]), np.array([0.8, 1.1, 1.3])
+    damped = turned(samples, signal, noise)
+    plain = replace(samples.plain, turn=Turn(samples.linear * signal, noise))
+    laws = DampedLaw(damped, 0.4, root / 2, root), StretchedLaw(plain, root / 2, root, 0.4)
+    if not root:
+        laws = laws[0], CorrelatedLaw(plain, 0.4)
+    both = (law.others(Z, law.samples.frame(law.samples.alignment)) for law in laws)
+    for found, expected in zip(*both, strict=True):
+        np.testing.assert_allclose(found[..., :5], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_a_large_damping_has_the_gradient_of_a_draw():

@@ -67,7 +67,8 @@ _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
 #: Groups, or nodes, from which a product of slopes is worth looking for.
 _WORTH_FACTORS, _WORTH_AT_NODES = 40, 400
-#: Largest sum of the sizes of the terms over their sum, at which products of factors keep the digits.
+#: Largest ratio of the sum of the terms' sizes to the size of their sum, up to which products of factors keep enough
+#: digits.
 _CANCELLED = 1e4
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
@@ -228,7 +229,9 @@ class LeverageEquations:
 
 
 class Whole(NamedTuple):
-    """What the fit takes up of the rows, as matrices over the groups for each class. Products are new arrays.
+    """The matrices of the equations over the groups, one for each class of directions.
+
+    Its methods return new arrays, which a caller may write into.
 
     Attributes
     ----------
@@ -262,7 +265,7 @@ class Whole(NamedTuple):
 
 
 class Core(NamedTuple):
-    """The same of slopes ``g1 = left right`` with few dimensions: matrices over these, for each class.
+    """The matrices over the few dimensions of the slopes ``g1 = left right``, in place of `Whole`.
 
     With the products ``S_j = left^T D_j left`` and ``G`` of the factors (Delta and Gamma of the page), and ``K_j = (I +
     G S_j)^-1``, `dressed` of `Whole` is ``D_j^1/2 left K_j right``.
@@ -462,10 +465,10 @@ def inner(linear_gain: _Array, root: _Array) -> _Array:
 
 
 class Undamped(NamedTuple):
-    """What the fit leaves of rows: the inverses of `inner` for many directions, for sums and products.
+    """The inverses of `inner` for many directions, to be multiplied with vectors and summed.
 
-    Either as matrices, shape (batch, classes, groups, groups), or of slopes with few dimensions as the identity less
-    ``D_j^1/2 left middle_j left^T D_j^1/2``, which takes a small part of the time and memory.
+    They are matrices of shape (batch, classes, groups, groups). If the slopes have few dimensions they are kept as the
+    identity less ``D_j^1/2 left middle_j left^T D_j^1/2``, which takes a small part of the time and memory.
 
     Attributes
     ----------
@@ -483,10 +486,10 @@ class Undamped(NamedTuple):
     middle: _Array
 
     @classmethod
-    def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array) -> Undamped:
-        """Return the inverses for ``D_j^1/2`` of shape (batch, classes, groups) and weights (batch, nodes)."""
+    def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array, gain: _Array) -> Undamped:
+        """Return the inverses for ``D_j^1/2`` of shape (batch, classes, groups), weights (batch, nodes) and ``V1``."""
         if table.factors is None:
-            matrices = inverses(inner(linear_gain(table, sample_weight), root))
+            matrices = inverses(inner(gain, root))
             return cls(root, matrices, root[:, 0, :, None], matrices[..., :0, :0])
         left, right = table.factors
         left = left @ _triangle(right, sample_weight).mT

@@ -392,14 +392,12 @@ def _means(
         fixed = np.sqrt(mass) * (given + readout.excess * given_along)
         target = target - np.vecmat(fixed, means)
     values = half_weight * target
-    root, gain = (
-        np.sqrt(point.density[:, None, :] * bulk.special_profile.mT),
-        linear_gain(tables.leverage_table, sample_weight),
-    )
+    root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
+    gain = linear_gain(tables.leverage_table, sample_weight)
     try:
         if tables.joint:
             level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
-            inverse = Undamped.of(tables.leverage_table, root, sample_weight)
+            inverse = Undamped.of(tables.leverage_table, root, sample_weight, gain)
             unknowns, overlap, free = _joint_fit(
                 spikes, values, level, root, inverse, spread, point, gain, tables, fixed
             )

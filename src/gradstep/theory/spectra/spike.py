@@ -90,7 +90,7 @@ class Direction(NamedTuple):
 
     @property
     def apart(self) -> Direction:
-        """The same in isotropic inputs if the sum of the samples is another fixed direction."""
+        """The vector in isotropic inputs, with the sum of the samples as one more fixed direction."""
         whole = (self.outer + self.inner)[:, 0]
         rest = math.sqrt(max(1 - float(whole @ whole), 0.0)) if self.sampled else 0.0
         return Direction.of(outer=[*whole, rest])
@@ -122,7 +122,7 @@ class Spike(NamedTuple):
 
     @property
     def apart(self) -> Spike:
-        """The same where the bulk knows nothing of the samples, so that their sum is one more fixed direction."""
+        """The spike beside a bulk that is independent of the samples: their sum is one more fixed direction."""
         direction, gradient, teacher = (vector.apart for vector in (self.direction, self.gradient, self.teacher))
         return self._replace(
             direction=gradient if self.direction is self.gradient else direction,

@@ -33,7 +33,14 @@ from numpy.typing import NDArray
 from gradstep.theory.spectra.spike import SampleNodes, Spike
 from gradstep.theory.spectra.stieltjes import averaged_tail, in_half_plane
 from gradstep.theory.step.correlated_samples import Spectrum
-from gradstep.theory.step.damped_law import sample_parts
+from gradstep.theory.step.damped_law import (
+    PRODUCT_POWERS,
+    WEAKEST,
+    reciprocal_parts,
+    sample_parts,
+    square_of_parts,
+    sums_of_parts,
+)
 from gradstep.theory.step.damped_samples import DampedSamples
 
 __all__ = ["SpikeResolvent", "WeightEquations"]
@@ -41,12 +48,8 @@ __all__ = ["SpikeResolvent", "WeightEquations"]
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
-#: Least variance that the step adds, of which the equations have the limit at zero.
-_WEAKEST = 1e-60
 #: Steps of Newton's method far from the spectrum, where the equations are almost linear.
 _FIRST_STEPS = 8
-#: Powers of r in the products of two parabolas.
-_SUMS = np.add.outer(range(3), range(3))
 #: What an imaginary part may be beyond its bound.
 _ROUNDING = 1e-7
 
@@ -360,7 +363,7 @@ class WeightEquations:
     @cached_property
     def _strength(self) -> float:
         """``t / E r^2``."""
-        return max(self.added, _WEAKEST) / self.samples.square
+        return max(self.added, WEAKEST) / self.samples.square
 
     @cached_property
     def _residual(self) -> Array:
@@ -414,7 +417,7 @@ class WeightEquations:
     def _far(self, z: complex) -> Complex:
         """Return roughly the traces and the entries of ``<c H>`` for a large ``z``."""
         x, size, samples, known = self._blocks.sampled_x, self._blocks.sampled, self.samples, self.damped
-        share, added = self.spectrum.share, max(self.added, _WEAKEST)
+        share, added = self.spectrum.share, max(self.added, WEAKEST)
         second, mean = float(self.aspect * self.weight @ self.powers[-1]), float(samples.weight @ self._residual)
         gain = np.zeros((size, size), dtype=complex)
         gain[x, x], trace, pairs = 1.0, 1.0, self.spectrum.moment(2)
@@ -447,9 +450,9 @@ class WeightEquations:
         by_rows = rows if self._stretched else np.array([rows[0], 0.0, rows[1]])
         delta, parts = self._sample(gain, self._strength * by_rows[2])
         powers, weighed = self._nodes
-        inverse = np.array([delta.real, -delta.imag]) @ powers
-        inverse /= (inverse * inverse).sum(axis=0)
-        once, squares = _complex(inverse @ weighed[:, :3]), _complex(_square(inverse) @ weighed)
+        inverse = reciprocal_parts(delta, powers)
+        once = np.asarray(sums_of_parts(inverse, weighed[:, :3]), complex)
+        squares = np.asarray(sums_of_parts(square_of_parts(inverse), weighed), complex)
         weight = np.zeros((blocks.all, blocks.all), dtype=complex)
         weight[blocks.seen, blocks.seen] = (once @ parts.reshape(3, -1)).reshape(gain.shape)
         # Entries differ by many powers of ten at a hard edge.
@@ -539,7 +542,7 @@ class WeightEquations:
         weight = np.zeros((size, blocks.all, blocks.all), dtype=complex)
         weight[:, seen, seen] = strength[:, None, None] * by_strength
         # Means of X E X, for E one in an entry of Gamma and zero elsewhere.
-        other = (sums.squares[_SUMS] @ flat).reshape(sums.parts.shape)
+        other = (sums.squares[PRODUCT_POWERS] @ flat).reshape(sums.parts.shape)
         moved = (sums.parts[:, None] @ unknowns.units @ other[:, None]).sum(axis=0)
         weight[count:-1, seen, seen] -= self.ratio * moved
         still = (by_rows.T @ self._still_slopes(sums.by_rows).reshape(3, -1)).reshape(weight.shape)
@@ -599,7 +602,7 @@ class WeightEquations:
         made = np.einsum("vfci,fc,cij->vfcj", rows, part, sums.inner)
         # Means over the samples, given their projections and residuals.
         sampled = np.array([vector.sampled for vector in vectors])
-        left = samples.weight * _complex(sums.inverse) * self._residual ** np.arange(3)[:, None]
+        left = samples.weight * (sums.inverse[0] + 1j * sums.inverse[1]) * self._residual ** np.arange(3)[:, None]
         seen_by = np.einsum("i,pij,fp->fj", sums.gain[x], sums.parts, (samples.projection * samples.summed) @ left.T)
         among = np.einsum("vfcj,wfcj->vw", made, rows)
         among += np.outer(sampled, sampled) * sums.gain[x, x] * (left[0] @ samples.summed**2)
@@ -615,13 +618,3 @@ class WeightEquations:
         sides = np.concatenate([by_class, np.outer(sampled, seen_by.ravel())], axis=1)
         between = among - sides @ np.linalg.solve(change, sides.T)
         return SpikeResolvent(between, complex((-1) ** fixed * np.linalg.det(change)))
-
-
-def _complex(parts: Array) -> Complex:
-    """Return numbers given by their real and imaginary parts."""
-    return np.asarray(parts[0] + 1j * parts[1])
-
-
-def _square(parts: Array) -> Array:
-    """Return the real and imaginary parts of squares of numbers given by theirs."""
-    return np.array([parts[0] ** 2 - parts[1] ** 2, 2 * parts[0] * parts[1]])

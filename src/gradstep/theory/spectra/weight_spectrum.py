@@ -279,7 +279,7 @@ class _Resolvent(NamedTuple):
 
     @property
     def whole(self) -> float:
-        """What has the same sign above all eigenvalues outside of the bands, and another one below the first."""
+        """A number that changes its sign at each eigenvalue outside of the bands, seen from above."""
         return (self.delta * self.bulk).real
 
     def overlaps(self, z: complex, spike: Spike, initial_square: float) -> tuple[float, float, float]:

@@ -35,7 +35,16 @@ from gradstep.errors import NotConverged
 from gradstep.theory.step.damped_samples import DampedSamples, ResidualRule
 from gradstep.theory.step.row_law import RowLaw
 
-__all__ = ["DampedLaw", "DampedPoints", "between_parts", "sample_parts"]
+__all__ = [
+    "PRODUCT_POWERS",
+    "WEAKEST",
+    "DampedLaw",
+    "DampedPoints",
+    "reciprocal_parts",
+    "sample_parts",
+    "square_of_parts",
+    "sums_of_parts",
+]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -47,7 +56,7 @@ _ROUNDING, _SINGULAR = 1e-12, 1e-6
 #: Points of half a circle from which means are taken, and its radius over the size of the law.
 _FAR, _FAR_RADIUS = 8, 100.0
 #: Least strength that another number is divided by.
-_WEAKEST = 1e-60
+WEAKEST = 1e-60
 
 
 class _Places(NamedTuple):
@@ -91,7 +100,7 @@ class _Places(NamedTuple):
 
 _places = lru_cache(_Places.of)
 #: Powers of r in the products of two parabolas.
-_SUMS = np.add.outer(range(3), range(3))
+PRODUCT_POWERS = np.add.outer(range(3), range(3))
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,7 @@ class DampedPoints:
     @cached_property
     def squares(self) -> Complex:
         """Means of powers of r over the square of ``Delta``, shape (points, 5)."""
-        return _sums(_square(self.inverse), self.sampled)
+        return sums_of_parts(square_of_parts(self.inverse), self.sampled)
 
     @cached_property
     def gap(self) -> Complex:
@@ -162,7 +171,7 @@ class DampedPoints:
         places, (count, classes, *_) = _places(len(self.first)), self.inner.shape
         flat, flat_parts = self.inner.reshape(count, classes, -1), self.parts.reshape(count, 3, -1)
         of_inner = places.between((flat * self.weights[:, None]).mT @ flat)
-        of_weight = places.between(flat_parts.mT @ self.squares[:, _SUMS] @ flat_parts)
+        of_weight = places.between(flat_parts.mT @ self.squares[:, PRODUCT_POWERS] @ flat_parts)
         return np.asarray(np.eye(len(places.row)) - of_inner @ of_weight)
 
     def _solved(self, aim: Complex) -> Complex:
@@ -186,7 +195,7 @@ class DampedPoints:
     @cached_property
     def d_inner(self) -> Complex:
         """The derivative of H."""
-        weight = between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
+        weight = _between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
         turned = self.apart[..., None] * self.first
         return np.asarray(self.inner @ (turned[..., None] * turned[..., None, :] + weight[:, None]) @ self.inner)
 
@@ -257,7 +266,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     @property
     def _added(self) -> float:
         """``t``, of which the equations have the limit at zero."""
-        return max(self.strength, _WEAKEST)
+        return max(self.strength, WEAKEST)
 
     @property
     def _eta(self) -> float:
@@ -309,8 +318,10 @@ class DampedLaw(RowLaw[DampedPoints]):
     def _equations(self, gain: Complex, z: Complex, rule: ResidualRule) -> DampedPoints:
         """Return the equations at given unknowns, with the samples of a rule."""
         delta, parts = self._sampled(gain)
-        inverse = _reciprocal(delta, rule.powers[:3])
-        weight = (_sums(inverse, rule.weighted[:, :3])[:, None] @ parts.reshape(len(z), 3, -1)).reshape(gain.shape)
+        inverse = reciprocal_parts(delta, rule.powers[:3])
+        weight = (sums_of_parts(inverse, rule.weighted[:, :3])[:, None] @ parts.reshape(len(z), 3, -1)).reshape(
+            gain.shape
+        )
         apart, inner = self._inner(weight, z)
         weights = self.samples.ratio * self.samples.spectrum.share
         return DampedPoints(gain, apart, inner, inverse, parts, rule.weighted, weights, self._to_first)
@@ -504,9 +515,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
     def _between(self, points: DampedPoints) -> Complex:
         """Return the resolvent between bt and a unit vector orthogonal to it, of which theta is made."""
-        among, sides, change = self._blocks(
-            self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
-        )
+        among, sides, change = self._before_change(points)
         found, turn = among - sides @ np.linalg.solve(change, sides.mT), self._together
         return np.asarray(turn.T @ found @ turn)
 
@@ -514,7 +523,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         """Return the same and its derivative."""
         turned = self._turned(points)
         d_turned = points.apart[..., None] * (turned - points.d_inner @ self._to_first)
-        among, sides, change = self._blocks(self._resolvent(points), turned, points.inner, self._by_samples(points))
+        among, sides, change = self._before_change(points)
         slopes = self._d_resolvent(points), d_turned, points.d_inner, self._d_by_samples(points)
         d_among, d_sides, d_change = self._blocks(*slopes, one=0.0)
         solved = np.linalg.solve(change, sides.mT).mT
@@ -549,9 +558,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     def _with_sums(self, points: DampedPoints) -> Complex:
         """Return the resolvent between the vectors of `between` and the sums of the samples of `others`."""
         sums = self._sums_of_samples(points)
-        _, sides, change = self._blocks(
-            self._resolvent(points), self._turned(points), points.inner, self._by_samples(points)
-        )
+        _, sides, change = self._before_change(points)
         found = sums.among - sides @ np.linalg.solve(change, sums.sides.mT)
         # The row that B leads to holds PBC times a vector, and the part rho of C times it.
         with_c, with_b, with_p = found[..., :2], found[..., 2:4], found[..., 4:]
@@ -561,7 +568,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         return np.asarray(self._together.T @ np.concatenate(ordered, axis=-1))
 
     def _sums_of_samples(self, points: DampedPoints) -> _SampleSums:
-        """Return what the sums of samples are to the vectors of `between` and to the change along bt.
+        """Return the resolvent of the sums of samples with the vectors of `between`, and with the change along bt.
 
         The columns are ``C g`` and ``C h`` in the first row, g and h in the row that B leads to, if there is one, and
         ``h_3``, h and g in the row of y.
@@ -571,7 +578,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         gain, inner, resolvent, turned = points.gain, points.inner, self._resolvent(points), self._turned(points)
         rows = len(self._to_first)
         powers = np.array([1, 2, 1, 2, 3, 2, 1])
-        # What a column is to each row, in each class: that of the resolvent between them; and to bt in the first row.
+        # The resolvent between each column and each of the last rows, in each class; and between it and the first row.
         to_rows = np.stack([turned * c[:, None]] * 2 + [inner[..., 0]] * 2 + [inner[..., y]] * 3, axis=1)
         to_first = np.stack([resolvent * c] * 2 + [turned[..., 0]] * 2 + [turned[..., y]] * 3, axis=1)
         to_samples = np.einsum("c,zkcr->zkr", points.weights, to_rows)
@@ -601,7 +608,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
     def _sum_means(self, points: DampedPoints) -> tuple[_Means, _Means]:
         """Return means over a sample with the weights of theta, and with its projection on bt."""
-        means = _sums(points.inverse, self._sum_weights.T).reshape(-1, 2, 3, 3)
+        means = sums_of_parts(points.inverse, self._sum_weights.T).reshape(-1, 2, 3, 3)
         parts = np.einsum("zwkp,zpij->zwkij", means, points.parts)
         by_weight, by_projection = (_Means(means[:, w, :, 0], means[:, w, :, 1], parts[:, w]) for w in (0, 1))
         return by_weight, by_projection
@@ -614,7 +621,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         gathered = rule.gathered((weights * law.weight).reshape(6, -1))
         return np.asarray((gathered[:, None] * rule.powers[:3]).reshape(18, -1))
 
-    @property
+    @cached_property
     def _unit(self) -> Array:
         """Factors that make all numbers of `_blocks` about as large: the row of y is as large as the first unknown."""
         rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
@@ -630,6 +637,10 @@ class DampedLaw(RowLaw[DampedPoints]):
     def _turned(self, points: DampedPoints) -> Complex:
         """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
         return np.asarray(-points.apart[..., None] * (points.inner @ self._to_first))
+
+    def _before_change(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
+        """Return the blocks of a solution."""
+        return self._blocks(self._resolvent(points), self._turned(points), points.inner, self._by_samples(points))
 
     def _blocks(
         self, resolvent: Complex, turned: Complex, inner: Complex, sampled: tuple[Complex, ...], one: float = 1.0
@@ -671,7 +682,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         """
         gain, eta, q = points.gain, self._eta, self.root
         y = gain.shape[-1] - 2
-        means = _sums(points.inverse, self._weights.T).reshape(-1, 3, 5)
+        means = sums_of_parts(points.inverse, self._weights.T).reshape(-1, 3, 5)
         own, (constant, linear, *_) = gain[:, y, y] * means[:, 0, 0], means[:, 1].T
         crossed = np.zeros(gain.shape[:2], dtype=complex)
         crossed[:, y] = self._weights[5].sum() - (1 - eta * gain[:, y, -1]) * constant
@@ -704,8 +715,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         """Return the derivatives of the same."""
         gain, d_gain, eta, q = points.gain, points.d_gain, self._eta, self.root
         y = gain.shape[-1] - 2
-        means = _sums(points.inverse, self._weights.T).reshape(-1, 3, 5)
-        squares = _sums(_square(points.inverse), self._weights.T).reshape(-1, 3, 5)
+        means = sums_of_parts(points.inverse, self._weights.T).reshape(-1, 3, 5)
+        squares = sums_of_parts(square_of_parts(points.inverse), self._weights.T).reshape(-1, 3, 5)
         # The change of Delta, by powers of r: that of its logarithm is a trace.
         bend = np.einsum("zpij,zij->zp", points.parts, d_gain)
         moved = -sum(bend[:, k, None, None] * squares[..., k : k + 3] for k in range(3))
@@ -718,7 +729,7 @@ class DampedLaw(RowLaw[DampedPoints]):
             crossed[:, y] -= q * (d_gain[:, 0, y] * linear + gain[:, 0, y] * d_linear)
             crossed[:, 0] = q * (d_loop * linear + loop * d_linear)
         own = d_loop * means[:, 0, 0] + loop * moved[:, 0, 0]
-        by_squares, by_products, beside = np.moveaxis(-between_parts(points.parts, d_gain, squares), 1, 0)
+        by_squares, by_products, beside = np.moveaxis(-_between_parts(points.parts, d_gain, squares), 1, 0)
         if self.samples.turn is not None:
             (more, _), (d_more, d_most) = self._more(points.inner), self._more(points.d_inner)
             weighted = np.einsum("zwp,zpij->zwij", means[:, :2, :3], points.parts)
@@ -766,7 +777,7 @@ def sample_parts(gain: Complex, eta: float, root: float, strength: complex) -> t
     return delta, parts
 
 
-def _reciprocal(delta: Complex, powers: Array) -> Array:
+def reciprocal_parts(delta: Complex, powers: Array) -> Array:
     """Return the real and the imaginary part of one over a parabola in the residual, shape (2, points, nodes)."""
     parts = np.stack([delta.real, -delta.imag]) @ powers
     size = parts[0] * parts[0]
@@ -781,7 +792,7 @@ def _mean(inner: Complex, weights: Array) -> Complex:
     return np.asarray((weights @ inner.reshape(count, classes, -1)).reshape(count, rows, rows))
 
 
-def _square(parts: Array) -> Array:
+def square_of_parts(parts: Array) -> Array:
     """Return the real and imaginary parts of squares of numbers given by theirs."""
     squares: Array = parts * parts[0]
     squares[0] -= parts[1] * parts[1]
@@ -789,13 +800,13 @@ def _square(parts: Array) -> Array:
     return squares
 
 
-def _sums(values: Array, weights: Array) -> Complex:
+def sums_of_parts(values: Array, weights: Array) -> Complex:
     """Return sums over the nodes of numbers given by their parts, shape (points, weights)."""
     real, imaginary = values @ weights
     return np.asarray(real + 1j * imaginary)
 
 
-def between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
+def _between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
     """Return means of ``X E X`` for parabolas X in the residual, shape (points, weights, rows, rows).
 
     Parameters
@@ -807,7 +818,7 @@ def between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
         Means of powers of the residual over the square of the denominator of X.
     """
     products = parts[:, :, None] @ change[:, None, None] @ parts[:, None]
-    return np.asarray(np.einsum("zpqij,zwpq->zwij", products, squares[..., _SUMS]))
+    return np.asarray(np.einsum("zpqij,zwpq->zwij", products, squares[..., PRODUCT_POWERS]))
 
 
 def _positive(gain: Complex) -> NDArray[np.bool_]:

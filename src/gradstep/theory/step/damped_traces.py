@@ -188,13 +188,8 @@ class DampedTraces:
         ----------
         x : ndarray, shape (nodes,)
         """
-        samples, r, phi0, square = (
-            self.samples,
-            self.samples.law.residual,
-            self.samples.ratio,
-            self.samples.spectrum.moment(2),
-        )
-        r0, x0 = self._residual_mean, samples.law.mean(x)
+        r, phi0, square = self.samples.law.residual, self.samples.ratio, self.samples.spectrum.moment(2)
+        r0, x0 = self._residual_mean, self.samples.law.mean(x)
         found = r0**2 * x0 * self._with_two
         found += phi0**2 * self.twice * self._shared(r, r, x)
         found += phi0 * self._shared(r, r) * x0 * self.twice * (square + phi0)
@@ -210,7 +205,7 @@ class DampedTraces:
 
     @property
     def repelled(self) -> tuple[float, float]:
-        """What a sample has more of ``z.CPEC.z`` and ``z.CEP^2FC.z`` than a vector that P does not know.
+        """``z.CPEC.z`` and ``z.CEP^2FC.z`` of a sample z, less those of a vector that is independent of P.
 
         E and F are two different ones of the other samples, of weights one.
         Docs, "Correlated inputs", equation (C18a).

@@ -27,9 +27,9 @@ STAGES = ("measure", "search", "larger", "decide", "report")
 #: Sizes at which what is off is measured again, with the most networks there: the next size for those deviations only
 #: that are not known to fall by then.
 LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
-#: Where it is still open whether a deviation falls, more networks are asked in these rounds, small ones first. What
-#: seems to stay, too, is measured at the sizes of the last six: many a deviation stays nearly the same up to four times
-#: the size and falls from there.
+#: Where it is still open whether a deviation falls, more networks are drawn in these rounds, small ones first. A
+#: deviation that seems to stay has only the last six rounds, at eight and sixteen times the size: many a deviation
+#: stays nearly the same up to four times the size and falls from there.
 DECIDE = (
     (4 * DIMENSION, 8),
     (DIMENSION, 128),

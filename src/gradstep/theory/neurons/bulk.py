@@ -65,8 +65,8 @@ _POINT = 1e-12
 #: How much more the part of ``S`` off the diagonal costs than that of ``B``, which differs in sign between readouts:
 #: from networks with readouts of several values.
 _DEARER = 20.0
-#: Share of the directions below which the mean of all rows has none, and above which it has all of its share. Where the
-#: share is small its nodes are half of all, and without it errors change by less than a fiftieth of the share.
+#: The basis of the mean of all rows is left out where its share of the directions is below the first number, and has
+#: its whole share above the second. A small share has half of all nodes, and changes errors by less than its fiftieth.
 _COUNTS = (0.03, 0.1)
 #: Least variance of what the row does not explain of its norm, over the whole.
 _LEAST_NOISE = 1e-9
@@ -393,7 +393,7 @@ def _in_mean(
     )
     share = 1.0
     if len(values) > 1:
-        # What B has off the diagonal counts by how much rows differ in it from the mean.
+        # The part of B off the diagonal matters as much as the rows' stretches differ from the mean one.
         second = readout.second_moment
         differ = float(shares @ (values - values**2 * readout.mean / second) ** 2)
         square = float(mean.root) ** 2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)

@@ -34,8 +34,8 @@ _NODES = 3
 #: The plane takes over from the spike alone where the measure of what a fit learns from it is between these, see
 #: `share_in_plane`. Without a stretch, it lowers errors by one to ten times the measure.
 _LEARNED = (3e-4, 1.5e-3)
-#: The same for a Gaussian readout, where only the stretch counts. In the plane its nodes cost twenty to fifty times
-#: as much as one direction does after a small step, and leave .13 per cent of the errors.
+#: Bounds for a Gaussian readout, of the part of the measure that the stretch has. The plane's nodes cost twenty to
+#: fifty times as much as one direction there after a small step, and their error is .13 per cent.
 _STRETCHED = (1e-3, 1e-2)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7

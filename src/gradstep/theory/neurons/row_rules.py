@@ -61,8 +61,8 @@ _BESIDE = np.array([-1.0, 0.0, 1.0, 2.5]) + 1j
 _NARROW = 1e-4
 #: Least variance over the mean.
 LEAST = 1e-12
-#: The same of rows that are known by diagonals of matrices. These may come out below zero, and with a variance next to
-#: nothing the fit would lose its digits. Any number from 1e-9 to 1e-4 gives the same errors.
+#: Least variance over the mean of rows that are known by diagonals of matrices. A diagonal may come out below zero, and
+#: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
 Array = NDArray[np.float64]

@@ -59,23 +59,47 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     -------
     float
         Zero in the limit of many dimensions, where activation or teacher have no quadratic part, and where the spike
-        is along the teacher. It grows with ``(E_a[(T - 1)^2] + s) / d``, where ``T`` is the variance of a row along the
-        teacher, over that along other directions, after a step of many samples. ``s`` is the share of the quadratic
+        is along the teacher. It grows with ``(E_a[(T - T0)^2] + E_a[T0^2] s) / d``. ``T`` is the variance of a row along
+        the teacher, over that along all directions, after a step of many samples, and ``T0`` is the same without the
+        quadratic part of the teacher: one for a plain step on isotropic inputs. ``s`` is the share of the quadratic
         part in the activation's power beyond a linear function, times its share in the teacher's variance. For a
-        Gaussian readout ``s`` does not count.
+        Gaussian readout the second term does not count.
     """
-    if step.correlated is not None:
-        return 0.0
     values, shares = readout_values(problem.readout)
-    whole = step.stretch(values, values**2)
-    along = whole + step.curvature * math.sqrt(2) * moments(link_of(problem.teacher)).quadratic * values
-    excess = (along**2 - whole**2) / (whole**2 + step.bulk * values**2)
-    stretched = float(shares @ excess**2)
+    whole = step.stretch_square(values, values**2) + step.bulk * values**2
+    along, before = (_along_teacher(step, values, part) for part in (moments(link_of(problem.teacher)).quadratic, 0.0))
+    stretched = float(shares @ ((along - before) / whole) ** 2)
     if problem.readout.kind == "gaussian":
         share = smooth_rise(stretched / d, *_STRETCHED)
     else:
-        share = smooth_rise((stretched + _quadratic(problem)) / d, *_LEARNED)
+        level = float(shares @ (before / whole) ** 2)
+        share = smooth_rise((stretched + level * _quadratic(problem)) / d, *_LEARNED)
     return share * smooth_rise(1 - step.alignment**2, *_REST)
+
+
+def _along_teacher(step: StepStatistics, values: Array, quadratic: float) -> Array:
+    """Return the variance of rows along the teacher, over that along an isotropic direction before the step.
+
+    Docs, "Uniform equivalent", equation (E19).
+
+    Parameters
+    ----------
+    step : StepStatistics
+    values : ndarray, shape (values,)
+        Readouts.
+    quadratic : float
+        The teacher's second Hermite coefficient.
+    """
+    bent = step.curvature * math.sqrt(2) * quadratic * values
+    if step.correlated is None:
+        return np.asarray((step.stretch(values, values**2) + bent) ** 2 + step.bulk * values**2)
+    samples, spectrum = step.correlated, step.correlated.spectrum
+    c, teacher = spectrum.eigenvalue, spectrum.teacher
+    # What the linear part of the step makes of a row in each class, over the row.
+    factor = samples.stretch[0] / np.maximum(c, NOTHING)
+    along = 1 + np.outer(step.drift * values, factor) + bent[:, None] * float(teacher @ factor)
+    sampled = step.bulk / samples.bulk_trace * float(teacher @ samples.sampled)
+    return np.asarray(along**2 @ (teacher * c) + sampled * values**2)
 
 
 def _quadratic(problem: Problem) -> float:

@@ -294,7 +294,7 @@ def _tables_in_plane(
         along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
-    groups, bulk = groups_in_plane(along, bulk, sizes.d)
+    groups, bulk = groups_in_plane(along, bulk, step, problem.readout.second_moment, sizes.d)
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),

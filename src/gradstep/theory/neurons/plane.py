@@ -66,40 +66,42 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
         Gaussian readout the second term does not count.
     """
     values, shares = readout_values(problem.readout)
-    whole = step.stretch_square(values, values**2) + step.bulk * values**2
-    along, before = (_along_teacher(step, values, part) for part in (moments(link_of(problem.teacher)).quadratic, 0.0))
-    stretched = float(shares @ ((along - before) / whole) ** 2)
+    quadratic = moments(link_of(problem.teacher)).quadratic
+    stretched, before = (_along_teacher(step, values, values**2, part) for part in (quadratic, 0.0))
+    measure = float(shares @ (stretched - before) ** 2)
     if problem.readout.kind == "gaussian":
-        share = smooth_rise(stretched / d, *_STRETCHED)
+        share = smooth_rise(measure / d, *_STRETCHED)
     else:
-        level = float(shares @ (before / whole) ** 2)
-        share = smooth_rise((stretched + level * _quadratic(problem)) / d, *_LEARNED)
+        share = smooth_rise((measure + float(shares @ before**2) * _quadratic(problem)) / d, *_LEARNED)
     return share * smooth_rise(1 - step.alignment**2, *_REST)
 
 
-def _along_teacher(step: StepStatistics, values: Array, quadratic: float) -> Array:
-    """Return the variance of rows along the teacher, over that along an isotropic direction before the step.
+def _along_teacher(step: StepStatistics, a: Array, a_square: Array, quadratic: float) -> Array:
+    """Return the variance of rows along the teacher after a step of many samples, over the mean of all directions.
 
-    Docs, "Uniform equivalent", equation (E19).
+    Docs, "Uniform equivalent", equation (E19a).
 
     Parameters
     ----------
     step : StepStatistics
-    values : ndarray, shape (values,)
-        Readouts.
+    a, a_square : ndarray, shape (rows,)
+        Readouts and their squares, or their means over neurons that are described together.
     quadratic : float
-        The teacher's second Hermite coefficient.
+        The teacher's second Hermite coefficient, or zero for the variance without that part of the teacher.
     """
-    bent = step.curvature * math.sqrt(2) * quadratic * values
+    bent = step.curvature * math.sqrt(2) * quadratic
     if step.correlated is None:
-        return np.asarray((step.stretch(values, values**2) + bent) ** 2 + step.bulk * values**2)
-    samples, spectrum = step.correlated, step.correlated.spectrum
-    c, teacher = spectrum.eigenvalue, spectrum.teacher
-    # What the linear part of the step makes of a row in each class, over the row.
-    factor = samples.stretch[0] / np.maximum(c, NOTHING)
-    along = 1 + np.outer(step.drift * values, factor) + bent[:, None] * float(teacher @ factor)
-    sampled = step.bulk / samples.bulk_trace * float(teacher @ samples.sampled)
-    return np.asarray(along**2 @ (teacher * c) + sampled * values**2)
+        along, sampled = (step.stretch(a, a_square) + bent * a) ** 2, step.bulk
+    else:
+        samples, spectrum = step.correlated, step.correlated.spectrum
+        c, teacher = spectrum.eigenvalue, spectrum.teacher
+        # What the linear part of the step makes of a row in each class, over the row.
+        factor = samples.stretch[0] / np.maximum(c, NOTHING)
+        added = step.drift * factor + bent * float(teacher @ factor)
+        initial, mixed, square = (float(teacher @ (c * added**power)) for power in (0, 1, 2))
+        along = initial + 2 * a * mixed + a_square * square
+        sampled = step.bulk / samples.bulk_trace * float(teacher @ samples.sampled)
+    return np.asarray((along + sampled * a_square) / (step.stretch_square(a, a_square) + step.bulk * a_square))
 
 
 def _quadratic(problem: Problem) -> float:
@@ -109,13 +111,18 @@ def _quadratic(problem: Problem) -> float:
     return float((features.quadratic * labels.quadratic) ** 2 / max(power * variance, NOTHING))
 
 
-def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]:
+def groups_in_plane(
+    groups: Groups, bulk: Bulk, step: StepStatistics, readout_power: float, d: float
+) -> tuple[Groups, Bulk]:
     """Return groups that have a projection on the teacher's rest too, three for each, with their bulk.
 
     Parameters
     ----------
     groups : Groups
     bulk : Bulk
+    step : StepStatistics
+    readout_power : float
+        Mean square of the readout.
     d : float
 
     Returns
@@ -135,14 +142,15 @@ def groups_in_plane(groups: Groups, bulk: Bulk, d: float) -> tuple[Groups, Bulk]
     pull = (bulk.pull - np.outer(known, teacher))[:, None] + own[..., None] * regression[:, None]
     # The variance of a group is that in all directions orthogonal to the spike, without a stretch. One of them is the
     # teacher's rest, along which a row has its projection now.
-    left = 1 - 1 / d
+    a, a_square = groups.readout * math.sqrt(readout_power), groups.readout_square * readout_power
+    left = 1 - _along_teacher(step, a, a_square, 0.0) / d
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()
     columns["variance"] = np.repeat(left * groups.variance, _NODES)
     of_groups = (f.name for f in fields(bulk) if f.name not in _SHARED)
     repeated = {name: np.repeat(getattr(bulk, name), _NODES, axis=0) for name in of_groups}
-    return Groups(**columns), replace(bulk, **repeated | {"pull": pull.reshape(-1, len(teacher)) / math.sqrt(left)})
+    return Groups(**columns), replace(bulk, **repeated | {"pull": (pull / np.sqrt(left)[:, None, None]).reshape(-1, len(teacher))})
 
 
 def _known_covariance(bulk: Bulk) -> Array:

@@ -8,14 +8,17 @@ import pytest
 from resolved_plane import EVEN
 
 import gradstep as gs
+from gradstep.problem import link_of
 from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
+from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane, variance_along_teacher
 from gradstep.theory.together import result_of
+
+TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
 
 
 def errors(problem, monkeypatch, share):
@@ -47,8 +50,15 @@ def errors(problem, monkeypatch, share):
         {"activation": "tanh", "teacher": "x**3-2*x"},
         {"teacher": "x-.5*x**2", "output_scale": "1/sqrt(N)"},
         {"activation": "x+.3*hermite2+.2*hermite3", "teacher": "x-.5*x**2-1"},
+        {"inputs": TWO_LEVELS},
+        {"activation": "max(x,0)", "teacher": "abs(x)+x", "readout": {0.5: 0.5, 2: 0.5}, "inputs": TWO_LEVELS},
+        {"damping": 0.3},
+        {"damping": 0.3, "readout": {0.5: 0.5, 2: 0.5}, "inputs": TWO_LEVELS},
     ],
-    ids=["even", "mixed", "linear teacher", "kinks", "signs", "odd", "own output", "norms"],
+    ids=[
+        "even", "mixed", "linear teacher", "kinks", "signs", "odd", "own output", "norms", "correlated",
+        "correlated, two readouts", "damped", "correlated and damped",
+    ],
 )
 def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
     """The plane has other groups, nodes and constraints than the spike alone: no equation makes them agree."""
@@ -74,6 +84,46 @@ def test_the_plane_has_a_share_only_where_something_is_learned_from_it():
     assert share(teacher="x-1") == 0
     assert share(eta=0.0) == 0
     assert share(d=math.inf, width="1.5d", n_step="3d", n="2.5d", ridge="0.01d") == 0
+
+
+@pytest.mark.parametrize("changes", [{"inputs": TWO_LEVELS}, {"damping": 0.3}, {"inputs": TWO_LEVELS, "damping": 0.3}])
+def test_correlated_inputs_and_damped_steps_have_the_plane_too(changes):
+    assert share(**changes) == 1
+    assert share(activation="tanh", **changes) == 0
+    assert share(teacher="x-1", **changes) == 0
+    assert share(eta=0.0, **changes) == 0
+
+
+@pytest.mark.parametrize("damping", [math.inf, 0.3])
+@pytest.mark.parametrize("inputs", [None, gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5])], ids=["isotropic", "correlated"])
+@pytest.mark.parametrize("teacher", ["x**2-1", "x**2"])
+def test_the_variance_along_the_teacher_is_that_of_real_steps(inputs, damping, teacher):
+    """Whitened rows after steps on drawn samples, with one half of the teacher in each class of directions."""
+    d, e, a, random = 100, 0.3, np.array([-0.5, 2.0])[:, None, None], np.random.default_rng(3)
+    problem = EVEN.replace(
+        activation="tanh(x)+.3*(x**2-1)", teacher=teacher, n_step=4000, eta=gs.Step(e, 0.5), inputs=inputs,
+        damping=damping, readout={-0.5: 0.5, 2.0: 0.5},
+    )  # fmt: skip
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    step, readouts = network.step.resolved, a.ravel()
+    ratio = variance_along_teacher(step, readouts, readouts**2, 2**0.5)
+    expected = ratio * (step.stretch_square(readouts, readouts**2) + step.bulk * readouts**2)
+    c = np.ones(d) if inputs is None else np.repeat(inputs.eigenvalues, inputs.counts(d))
+    direction = np.zeros(d)
+    direction[[0, -1]] = 0.5**0.5
+    found = []
+    for _ in range(8):
+        z = random.standard_normal((4000, d))
+        x, u = z * c**0.5, z @ direction
+        r = np.asarray(link_of(problem.teacher)(u)) + problem.noise * random.standard_normal(len(u))
+        rows = random.standard_normal((1000, d)) / d**0.5 * c**0.5
+        made = (np.asarray(problem.activation.derivative(rows @ z.T)) * r) @ x / len(x)
+        if damping < math.inf:
+            made = (1 + damping) * np.linalg.solve(x.T @ x / len(x) + damping * np.eye(d), made.T).T
+        after = rows + e * a * made * c**0.5
+        found.append(d * (after @ direction).var(axis=1))
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / len(found) ** 0.5
+    np.testing.assert_array_less(np.abs(mean - expected), 3 * error + 0.02 * expected)
 
 
 def test_the_share_of_the_plane_changes_smoothly():
@@ -148,7 +198,8 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
     # What the rows have of their projection on the spike, as the bulk has it.
     followed = np.stack([s @ spike / (spike @ s @ spike) - spike for s in one])
     bulk = replace(bulk, pull=(offset / np.sqrt(variance))[:, None] * followed)
-    found, across = groups_in_plane(groups, bulk, d)
+    ((_, network), *_) = result_of(stepped_networks(EVEN))
+    found, across = groups_in_plane(groups, bulk, network.step, 1.0, d)
     frame = np.stack([spike, teacher], axis=1)
     for g in range(2):
         mine = slice(3 * g, 3 * g + 3)
@@ -238,6 +289,10 @@ def test_the_learned_curve_is_the_mean_over_the_second_direction():
         {"n_step": 30000},
         {"activation": "max(x,0)", "readout": {0.5: 0.5, 2: 0.5}, "eta": gs.Step(1.0, 0.5)},
         {"activation": "max(x,0)", "readout": {0.5: 0.5, 2: 0.5}, "eta": gs.Step(1.0, 0.5), "n_step": 30000},
+        {"inputs": TWO_LEVELS, "n_step": 1000},
+        {"damping": 0.3, "n_step": 1000},
+        {"inputs": gs.Inputs.power_law(0.5), "damping": 0.3, "n_step": 1000, "activation": "max(x,0)"},
+        {"inputs": TWO_LEVELS, "activation": "max(x,0)", "readout": {-1: 0.3, 2: 0.7}, "n_step": 1000},
     ],
 )
 def test_the_plane_is_nearer_to_networks_than_the_spike_alone(changes, monkeypatch):

@@ -25,7 +25,7 @@ from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["groups_in_plane", "share_in_plane"]
+__all__ = ["groups_in_plane", "share_in_plane", "variance_along_teacher"]
 
 Array = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     """
     values, shares = readout_values(problem.readout)
     quadratic = moments(link_of(problem.teacher)).quadratic
-    stretched, before = (_along_teacher(step, values, values**2, part) for part in (quadratic, 0.0))
+    stretched, before = (variance_along_teacher(step, values, values**2, part) for part in (quadratic, 0.0))
     measure = float(shares @ (stretched - before) ** 2)
     if problem.readout.kind == "gaussian":
         share = smooth_rise(measure / d, *_STRETCHED)
@@ -76,7 +76,7 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     return share * smooth_rise(1 - step.alignment**2, *_REST)
 
 
-def _along_teacher(step: StepStatistics, a: Array, a_square: Array, quadratic: float) -> Array:
+def variance_along_teacher(step: StepStatistics, a: Array, a_square: Array, quadratic: float) -> Array:
     """Return the variance of rows along the teacher after a step of many samples, over the mean of all directions.
 
     Docs, "Uniform equivalent", equation (E19a).
@@ -143,7 +143,7 @@ def groups_in_plane(
     # The variance of a group is that in all directions orthogonal to the spike, without a stretch. One of them is the
     # teacher's rest, along which a row has its projection now.
     a, a_square = groups.readout * math.sqrt(readout_power), groups.readout_square * readout_power
-    left = 1 - _along_teacher(step, a, a_square, 0.0) / d
+    left = 1 - variance_along_teacher(step, a, a_square, 0.0) / d
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()

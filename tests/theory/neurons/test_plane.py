@@ -24,6 +24,8 @@ TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
 def errors(problem, monkeypatch, share):
     """Return test and training error with a given share of the plane."""
     monkeypatch.setattr(tables_module, "share_in_plane", lambda *_: share)
+    # Along the spike alone, projections may stand for the readouts: that is another description, right to a per cent.
+    monkeypatch.setattr(tables_module, "resolved_share", lambda *_: 1.0)
     ((_, network),) = result_of(stepped_networks(problem, plane=True))
     assert network.tables.in_plane is bool(share)
     sizes = sizes_of(problem)
@@ -54,10 +56,24 @@ def errors(problem, monkeypatch, share):
         {"activation": "max(x,0)", "teacher": "abs(x)+x", "readout": {0.5: 0.5, 2: 0.5}, "inputs": TWO_LEVELS},
         {"damping": 0.3},
         {"damping": 0.3, "readout": {0.5: 0.5, 2: 0.5}, "inputs": TWO_LEVELS},
+        {"activation": "max(x,0)", "teacher": "x-.5*x**2", "readout": "gaussian"},
+        {"activation": "max(x,0)", "teacher": "x-.5*x**2", "readout": "gaussian", "inputs": TWO_LEVELS},
     ],
     ids=[
-        "even", "mixed", "linear teacher", "kinks", "signs", "odd", "own output", "norms", "correlated",
-        "correlated, two readouts", "damped", "correlated and damped",
+        "even",
+        "mixed",
+        "linear teacher",
+        "kinks",
+        "signs",
+        "odd",
+        "own output",
+        "norms",
+        "correlated",
+        "correlated, two readouts",
+        "damped",
+        "correlated and damped",
+        "Gaussian",
+        "Gaussian, correlated",
     ],
 )
 def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
@@ -65,7 +81,8 @@ def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
     big = {"d": 10**7, "width": 15 * 10**6, "n_step": 3 * 10**7, "n": 25 * 10**6, "ridge": 1e5}
     problem = EVEN.replace(**{**big, **changes})
     one, two = errors(problem, monkeypatch, 0.0), errors(problem, monkeypatch, 1.0)
-    assert two == pytest.approx(one, rel=2e-4)
+    # The nodes of a Gaussian readout are right to 3e-4 in the plane.
+    assert two == pytest.approx(one, rel=5e-4 if problem.readout.kind == "gaussian" else 2e-4)
 
 
 def share(**changes):
@@ -289,7 +306,7 @@ def test_the_learned_curve_is_the_mean_over_the_second_direction():
         {"n_step": 30000},
         {"activation": "max(x,0)", "readout": {0.5: 0.5, 2: 0.5}, "eta": gs.Step(1.0, 0.5)},
         {"activation": "max(x,0)", "readout": {0.5: 0.5, 2: 0.5}, "eta": gs.Step(1.0, 0.5), "n_step": 30000},
-        {"inputs": TWO_LEVELS, "n_step": 1000},
+        {"inputs": TWO_LEVELS, "d": 200, "width": 300, "n_step": 2000, "n": 500, "ridge": 2.0},
         {"damping": 0.3, "n_step": 1000},
         {"inputs": gs.Inputs.power_law(0.5), "damping": 0.3, "n_step": 1000, "activation": "max(x,0)"},
         {"inputs": TWO_LEVELS, "activation": "max(x,0)", "readout": {-1: 0.3, 2: 0.7}, "n_step": 1000},

@@ -288,7 +288,7 @@ def _tables_in_plane(
     Docs, "Uniform equivalent", equation (E19).
     """
     odd, refine = fold and problem.activation.parity == "odd", _COARSER * refine
-    # More values of a Gaussian readout than these, which are right to 3e-4, would take minutes.
+    # These values of a Gaussian readout are right to 3e-4.
     along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(refine, _COARSER), resolve=True)
     if regrouped is not None:
         along = regrouped(along)

@@ -190,7 +190,9 @@ def neuron_groups(
         resolve = resolved_share(step, readout, d, rows) > 0.5
     if not resolve:
         return _groups_of_projections(step, d, odd=odd, rows=rows, refine=refine)
-    values = _values(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
+    # The equations bend where the rest of a row or its projection changes by order one.
+    spread = math.hypot(abs(step.whole_drift) + math.sqrt(step.bulk), step.spike + step.initial_overlap)
+    values = _values(spread, refine)
     return _groups_of_values(step, values, d, odd=odd, rows=rows)
 
 

@@ -59,8 +59,8 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     -------
     float
         Zero in the limit of many dimensions, where activation or teacher have no quadratic part, and where the spike
-        is along the teacher. It grows with ``(E_a[(T - T0)^2] + E_a[T0^2] s) / d``. ``T`` is the variance of a row along
-        the teacher, over that along all directions, after a step of many samples, and ``T0`` is the same without the
+        is along the teacher. It grows with ``(E_a[(T - T0)^2] + E_a[T0^2] s) / d``. ``T`` is the variance of a row
+        along the teacher after a step of many samples, over that along all directions. ``T0`` is the same without the
         quadratic part of the teacher: one for a plain step on isotropic inputs. ``s`` is the share of the quadratic
         part in the activation's power beyond a linear function, times its share in the teacher's variance. For a
         Gaussian readout the second term does not count.
@@ -150,7 +150,9 @@ def groups_in_plane(
     columns["variance"] = np.repeat(left * groups.variance, _NODES)
     of_groups = (f.name for f in fields(bulk) if f.name not in _SHARED)
     repeated = {name: np.repeat(getattr(bulk, name), _NODES, axis=0) for name in of_groups}
-    return Groups(**columns), replace(bulk, **repeated | {"pull": (pull / np.sqrt(left)[:, None, None]).reshape(-1, len(teacher))})
+    return Groups(**columns), replace(
+        bulk, **repeated | {"pull": (pull / np.sqrt(left)[:, None, None]).reshape(-1, len(teacher))}
+    )
 
 
 def _known_covariance(bulk: Bulk) -> Array:

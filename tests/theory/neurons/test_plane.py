@@ -15,7 +15,12 @@ from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane, variance_along_teacher
+from gradstep.theory.neurons.plane import (
+    added_by_quadratic_part,
+    groups_in_plane,
+    share_in_plane,
+    variance_along_teacher,
+)
 from gradstep.theory.together import result_of
 
 TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
@@ -143,6 +148,36 @@ def test_the_variance_along_the_teacher_is_that_of_real_steps(inputs, damping, t
     np.testing.assert_array_less(np.abs(mean - expected), 3 * error + 0.02 * expected)
 
 
+def test_what_the_quadratic_part_adds_to_a_row_is_a_trace():
+    """The step multiplies a whitened row by a matrix, of which the quadratic part is one product of two vectors."""
+    problem = EVEN.replace(activation="tanh(x)+.3*(x**2-1)", teacher="x**2", inputs=TWO_LEVELS, n_step=2000)
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    step, a, half = network.step.resolved, np.array([0.7]), problem.d // 2
+    c = np.repeat(TWO_LEVELS.eigenvalues, half)
+    teacher = np.sqrt(np.repeat(np.array(TWO_LEVELS.teacher) / half, half))
+    one, moved = np.eye(len(c)), np.diag(c) * a
+    without = one + step.drift * moved
+    whole = without + 2 * step.curvature * moved @ np.outer(teacher, teacher)
+    before, after = (np.trace(each * c @ each.T) for each in (without, whole))
+    mean = step.stretch_square(a, a**2) + step.bulk * a**2
+    assert added_by_quadratic_part(step, a, a**2, 2**0.5) == pytest.approx((after - before) / mean)
+
+
+def test_the_second_direction_is_the_teachers_rest_if_nothing_else_stretches_the_rows():
+    """With few samples of the step, or correlated inputs, features bend along another direction too."""
+
+    def overlap(**changes):
+        *_, (_, network) = result_of(stepped_networks(EVEN.replace(**changes), plane=True))
+        assert network.tables.in_plane
+        second = network.tables.second_direction
+        assert second @ network.tables.bulk.spike == pytest.approx(0, abs=1e-12)
+        return np.linalg.norm(network.tables.bulk.second)
+
+    assert overlap(n_step=10**9) == pytest.approx(1, abs=1e-6)
+    assert overlap(n_step=3000) > overlap(n_step=1000) > overlap(n_step=300) > 0.5
+    assert overlap(n_step=10**9, inputs=TWO_LEVELS) < 0.99
+
+
 def test_the_share_of_the_plane_changes_smoothly():
     """With the step, which stretches the rows, with the number of dimensions, and with the teacher's quadratic part."""
     between = share(d=1500, eta=gs.Step(0.2, 0.5))
@@ -210,14 +245,21 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
         np.zeros((2, special)),
         np.ones(2),
         np.zeros(2),
+        np.zeros(special),
     )
     one = np.stack([np.diag(each) for each in profile])
     # What the rows have of their projection on the spike, as the bulk has it.
     followed = np.stack([s @ spike / (spike @ s @ spike) - spike for s in one])
     bulk = replace(bulk, pull=(offset / np.sqrt(variance))[:, None] * followed)
     ((_, network), *_) = result_of(stepped_networks(EVEN))
-    found, across = groups_in_plane(groups, bulk, network.step, 1.0, d)
-    frame = np.stack([spike, teacher], axis=1)
+    found, across = groups_in_plane(groups, bulk, EVEN, network.step, d)
+    second = one.mean(axis=0) @ teacher
+    second -= spike * (spike @ second)
+    second /= np.linalg.norm(second)
+    assert across.second == pytest.approx(second * (second @ teacher))
+    assert across.teacher @ across.teacher == pytest.approx(1)
+    assert across.second + across.teacher * (across.teacher @ teacher) == pytest.approx(teacher)
+    frame = np.stack([spike, second], axis=1)
     for g in range(2):
         mine = slice(3 * g, 3 * g + 3)
         weight, rest = found.weight[mine] / found.weight[mine].sum(), found.rest[mine]
@@ -227,8 +269,11 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
         assert weight @ rest == pytest.approx(mean)
         assert weight @ (rest - mean) ** 2 == pytest.approx(spread)
         assert weight @ (rest - mean) ** 4 == pytest.approx(3 * spread**2)
-        # Of the variance in all directions but the spike, that along the teacher's rest has its own coordinate.
-        left = variance[g] * (1 - 1 / d)
+        # Of the variance in all directions but the spike, that along the second one has its own coordinate. The
+        # quadratic part of the teacher has stretched the rows by a factor there.
+        stretched = network.step.stretch(np.ones(1), np.ones(1))[0]
+        added = (stretched + EVEN.eta.coefficient * 0.3 * 2 * 2) ** 2 - stretched**2
+        left = variance[g] * (1 + (added / (stretched**2 + network.step.bulk) - second @ one[g] @ second) / d)
         assert found.variance[mine] == pytest.approx(left)
         for value, pull in zip(rest, across.pull[mine], strict=True):
             whole = one[g] @ frame @ np.linalg.solve(plane, [offset[g], value]) / math.sqrt(left)
@@ -244,7 +289,10 @@ def test_the_teacher_at_the_nodes_has_the_moments_of_the_teacher():
     plane, line = network.tables.features, alone.tables.features
     assert len(plane.kappa) > 3 * len(plane.first)
     assert plane.weight @ plane.teacher_square == pytest.approx(2, rel=1e-7)
-    mean, slope = plane.along_spike(plane.teacher_mean)
+    mean, along_second = plane.along_spike(plane.teacher_mean)
+    overlap = np.linalg.norm(network.tables.bulk.second)
+    assert 0.5 < overlap < 0.99
+    slope = overlap * along_second + math.sqrt(1 - overlap**2) * plane.along_spike(plane.teacher_slope)[0]
     kappa = plane.kappa[plane.first]
     near = np.abs(kappa) < 4
     assert mean[near] == pytest.approx(np.interp(kappa, line.kappa, line.teacher_mean)[near], abs=0.03)

@@ -54,6 +54,7 @@ from gradstep.theory.convex.proximal import (
     mean_losses,
     penalty_averages,
 )
+from gradstep.theory.equivalent.along_rest import Overlaps
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.equivalent.uniform import WeightOffset, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
@@ -356,10 +357,15 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     features, in_plane = network.tables.features, network.tables.in_plane
     # A ridge needs no fields, and those of the many groups in a plane, which are nearly alike, have fewer digits.
     fields = not (in_plane and _is_ridge(penalty))
-    ones, known = np.ones_like(features.kappa), None
-    if in_plane:
+    ones, kappa, alignment, known = np.ones_like(features.kappa), features.kappa, network.step.resolved.alignment, None
+    if in_plane and network.tables.bulk.teacher.any():
+        # Together both coordinates are the projection on one direction: that of the teacher in their plane.
+        overlaps = Overlaps.of(alignment, float(np.linalg.norm(network.tables.bulk.second)))
+        alignment = math.hypot(overlaps.spike, overlaps.second)
+        kappa = (overlaps.spike * kappa + overlaps.second * features.rest) / alignment
+    elif in_plane:
         known = LabelsAtNodes(features.teacher_mean, features.teacher_square - features.teacher_mean**2)
-    output = OutputLaw(features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment, known)
+    output = OutputLaw(kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, alignment, known)
     none, quadratic = np.zeros_like(network.tables.groups.weight), _ridge(network)
     start = _State(output, none, none, none, math.nan)
 

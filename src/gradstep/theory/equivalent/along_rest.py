@@ -1,4 +1,8 @@
-"""Nodes of the coordinate along the teacher's rest, for each node of kappa, and the teacher at them.
+"""Nodes of a second coordinate for each node of kappa, and the teacher at them.
+
+Features are resolved along a second direction, which is the teacher's rest or near it. With the coordinates kappa on
+the spike, t on that direction and y on the rest, all standard normal, the teacher is a function of their sum with the
+overlaps of the teacher as weights. The average over y is taken here.
 
 The square loss asks for the teacher's projection on polynomials only, and the Gauss-Hermite rule has the fewest nodes.
 Other losses ask for the law of the label at each node, and turn it into pulls that bend over shorter lengths. Where the
@@ -14,13 +18,14 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermevander
 from numpy.typing import NDArray
 
-from gradstep.gaussian import ScalarFunction, hermite_rule
+from gradstep.gaussian import ScalarFunction, hermite_rule, smoothed
 from gradstep.gaussian.panels import legendre_rule
 from gradstep.gaussian.quadrature import gaussian_density
 
 __all__ = [
     "RANGE",
     "AlongRest",
+    "Overlaps",
     "breakpoints",
     "on_a_lattice",
     "on_either_side",
@@ -47,43 +52,81 @@ _PLACES = np.linspace(-9.0, 9.0, 3601)
 _NONE, _FEWER = 1e-12, 0.1
 
 
+class Overlaps(NamedTuple):
+    """Overlaps of the teacher with the spike, the second direction, and what is orthogonal to both: squares sum to one.
+
+    Attributes
+    ----------
+    spike, second, rest : float
+        The last two are not negative, and not both zero.
+    """
+
+    spike: float
+    second: float
+    rest: float
+
+    @classmethod
+    def of(cls, alignment: float, second: float) -> Overlaps:
+        """Return the overlaps, given that with the spike and that of the second direction with the teacher's rest."""
+        off_spike = math.sqrt(max(1 - alignment**2, 0.0))
+        return cls(alignment, off_spike * second, off_spike * math.sqrt(max(1 - second**2, 0.0)))
+
+
 class AlongRest(NamedTuple):
-    """Nodes along the teacher's rest, shape (kappas, nodes).
+    """Nodes along the second direction, shape (kappas, nodes).
 
     Attributes
     ----------
     t, share : ndarray
         Coordinates and their probabilities given kappa. A share of zero is that of no node.
-    mean, hidden : ndarray
-        Teacher at the nodes, and the mean square of what the nodes do not resolve of it.
+    mean, slope : ndarray
+        The teacher's mean at the nodes, and its slope along the rest.
+    hidden : ndarray
+        The mean square of what mean and slope do not have of the teacher.
     """
 
     t: Array
     share: Array
     mean: Array
+    slope: Array
     hidden: Array
 
 
-def on_the_whole_line(known: Array, square: Array) -> AlongRest:
-    """Return the nodes of the Gauss-Hermite rule, as many as there are coefficients.
+def on_the_whole_line(known: Array, square: Array, second: float) -> AlongRest:
+    """Return the nodes of the Gauss-Hermite rule, one less than there are coefficients.
 
     Parameters
     ----------
-    known : ndarray, shape (nodes, kappas)
-        Coefficients of the teacher, see `teacher_along_rest`.
+    known : ndarray, shape (nodes + 1, kappas)
+        Coefficients of the teacher along its part off the spike, see `teacher_along_rest`.
     square : ndarray, shape (kappas,)
         Mean square of the teacher.
+    second : float
+        Overlap of the second direction with the teacher's part off the spike.
 
     Returns
     -------
     AlongRest
     """
-    count = len(known)
-    t, share = hermite_rule(count)
+    degree = np.arange(len(known) - 1)[:, None]
+    # The average over the rest lowers a coefficient by a power of the overlap. That of the degree above is the slope.
+    shrunk = second**degree
+    mean, slope = shrunk * known[:-1], math.sqrt(max(1 - second**2, 0.0)) * np.sqrt(degree + 1) * shrunk * known[1:]
+    t, share = hermite_rule(len(degree))
     # The fit knows the teacher's projection on polynomials; the rest of it acts as noise.
-    hidden = np.maximum(square - (known**2).sum(axis=0), 0.0)
+    hidden = np.maximum(square - (mean**2 + slope**2).sum(axis=0), 0.0)
     t, share, hidden = np.broadcast_arrays(t, share, hidden[:, None])
-    return AlongRest(t, share, known.T @ _hermite(t[0], count), hidden)
+    values = _hermite(t[0], len(degree))
+    return AlongRest(t, share, mean.T @ values, slope.T @ values, hidden)
+
+
+def _averaged(teacher: ScalarFunction, places: Array, overlaps: Overlaps) -> tuple[Array, Array, Array]:
+    """Return mean, slope and what is left of the mean square of the teacher at places, over the coordinate y."""
+    if overlaps.rest == 0:
+        values = np.asarray(teacher(places))
+        return values, np.zeros_like(values), np.zeros_like(values)
+    found = smoothed(teacher, places, overlaps.rest)
+    return found.mean, found.slope, np.maximum(found.second_moment - found.mean**2 - found.slope**2, 0.0)
 
 
 def _hermite(t: Array, count: int) -> Array:
@@ -115,7 +158,7 @@ def _panel(teacher: ScalarFunction, rest: float) -> float:
     return float(np.clip(teacher.pole_distance / rest, _PANEL_LEAST, _PANEL))
 
 
-def on_a_lattice(teacher: ScalarFunction, alignment: float, kappa: Array, step: float) -> AlongRest:
+def on_a_lattice(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, step: float) -> AlongRest:
     """Return nodes at equal distances, shifted by half of it from one kappa to the next.
 
     What a loss makes of a smooth teacher turns faster than the teacher. A trapezoidal rule sees functions that are
@@ -124,7 +167,7 @@ def on_a_lattice(teacher: ScalarFunction, alignment: float, kappa: Array, step: 
     Parameters
     ----------
     teacher : ScalarFunction
-    alignment : float
+    overlaps : Overlaps
     kappa : ndarray, shape (kappas,)
     step : float
         Distance of the nodes.
@@ -137,8 +180,8 @@ def on_a_lattice(teacher: ScalarFunction, alignment: float, kappa: Array, step: 
     shift = np.where(np.arange(len(kappa)) % 2, 0.75, 0.25)[:, None]
     t = np.asarray(step * (np.arange(-count, count) + shift), dtype=np.float64)
     density = gaussian_density(t)
-    mean = np.asarray(teacher(alignment * kappa[:, None] + np.sqrt(1 - alignment**2) * t))
-    return AlongRest(t, density / density.sum(axis=1, keepdims=True), mean, np.zeros_like(t))
+    seen = _averaged(teacher, overlaps.spike * kappa[:, None] + overlaps.second * t, overlaps)
+    return AlongRest(t, density / density.sum(axis=1, keepdims=True), *seen)
 
 
 def breakpoints(teacher: ScalarFunction, alignment: float) -> Array:
@@ -166,16 +209,16 @@ def breakpoints(teacher: ScalarFunction, alignment: float) -> Array:
     return np.union1d(kinks, np.concatenate([zeros - width, zeros + width]))
 
 
-def on_either_side(teacher: ScalarFunction, alignment: float, kappa: Array, ends: Array, count: int) -> AlongRest:
+def on_either_side(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, ends: Array, count: int) -> AlongRest:
     """Return Gaussian rules of the pieces of a normal law between points.
 
     The rule of a piece comes from its orthogonal polynomials, made by Lanczos' method on a fine rule. The teacher at
-    the nodes is its projection on the same polynomials.
+    the nodes is its projection on the same polynomials, or its average over the rest if there is one.
 
     Parameters
     ----------
     teacher : ScalarFunction
-    alignment : float
+    overlaps : Overlaps
     kappa : ndarray, shape (kappas,)
     ends : ndarray, shape (points,)
         Of the pieces, as values of the teacher's argument.
@@ -186,17 +229,16 @@ def on_either_side(teacher: ScalarFunction, alignment: float, kappa: Array, ends
     -------
     AlongRest
     """
-    rest = np.sqrt(1 - alignment**2)
-    places = np.clip((np.sort(ends) - alignment * kappa[:, None]) / rest, -RANGE, RANGE)
+    places = np.clip((np.sort(ends) - overlaps.spike * kappa[:, None]) / overlaps.second, -RANGE, RANGE)
     edges = np.pad(places, ((0, 0), (1, 1)), constant_values=((0, 0), (-RANGE, RANGE)))
-    panels = int(np.ceil(2 * RANGE / _panel(teacher, rest)))
+    panels = int(np.ceil(2 * RANGE / _panel(teacher, overlaps.second)))
     nodes, weight = legendre_rule(_PANEL_NODES)
     x = ((2 * np.arange(panels) + 1)[:, None] + nodes).ravel() / panels - 1
     half, middle = np.diff(edges)[..., None] / 2, (edges[:, 1:] + edges[:, :-1])[..., None] / 2
     t = middle + half * x
     density = half * np.tile(weight / panels, panels) * gaussian_density(t)
     mass = density.sum(axis=-1)
-    values = np.asarray(teacher(alignment * kappa[:, None, None] + rest * t))
+    values = np.asarray(teacher(overlaps.spike * kappa[:, None, None] + overlaps.second * t))
     # A piece of no length has no law: any will do.
     law = np.where(mass[..., None] > _NONE, density, 1.0)
     law /= law.sum(axis=-1, keepdims=True)
@@ -212,7 +254,10 @@ def on_either_side(teacher: ScalarFunction, alignment: float, kappa: Array, ends
         found[1, here, :size] = mass[here][:, None] * first**2
         found[2, here, :size] = np.vecmat(coefficients, vectors) / first
         found[3, here, :size] = np.maximum(square[here] - (coefficients**2).sum(axis=-1), 0.0)[:, None]
-    return AlongRest(*found.reshape(4, len(kappa), -1))
+    t, share, mean, hidden = found.reshape(4, len(kappa), -1)
+    if overlaps.rest:
+        return AlongRest(t, share, *_averaged(teacher, overlaps.spike * kappa[:, None] + overlaps.second * t, overlaps))
+    return AlongRest(t, share, mean, np.zeros_like(mean), hidden)
 
 
 def _orthogonal(x: Array, law: Array, values: Array, count: int) -> tuple[Array, Array]:

@@ -27,6 +27,7 @@ from gradstep.gaussian.quadrature import THINNING
 from gradstep.theory.equivalent.along_rest import (
     RANGE,
     AlongRest,
+    Overlaps,
     breakpoints,
     on_a_lattice,
     on_either_side,
@@ -67,8 +68,8 @@ class ConditionalFeatures:
     length_slope : ndarray, shape (groups, nodes) or (groups, 0)
         Slope of ``g0`` along the input's length, a standard normal (`row_features`).
     rest : ndarray, shape (nodes,)
-        Coordinates along the teacher's rest at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
-        then follow each other, and `teacher_slope` is zero.
+        Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
+        then follow each other, and t is the teacher's coordinate off both directions.
     """
 
     kappa: NDArray[np.float64]
@@ -310,7 +311,7 @@ def conditional_features(
     dimension: float = np.inf,
     *,
     any_loss: bool = False,
-    plane: bool = False,
+    overlap: float = 0.0,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
@@ -329,8 +330,8 @@ def conditional_features(
     any_loss : bool
         Whether the nodes serve losses other than the square: those of an odd activation on either side of zero, and
         those along the teacher's rest on either side of its kinks.
-    plane : bool
-        Whether the teacher's rest is resolved too.
+    overlap : float
+        Overlap of a second direction, which is resolved too, with the teacher's rest. Zero if there is none.
 
     Returns
     -------
@@ -343,6 +344,7 @@ def conditional_features(
     NotConverged
         If the features are so steep that resolving them would take the memory.
     """
+    plane = overlap > 0
     # In the plane steep features need half the nodes: errors change by less than 1e-5.
     coarser = 0.5 + 0.5 / _finer(groups.projection, groups) if plane else 1.0
     kappa, weight = kappa_rule(activation, teacher, groups, alignment, coarser * refine)
@@ -350,12 +352,12 @@ def conditional_features(
     target = smoothed(teacher, alignment * kappa, rest)
     finer = refine * _finer(groups.rest, groups) if plane else 0.0
     if plane and any_loss:
-        across = _of_any_loss(teacher, alignment, kappa, finer)
+        across = _of_any_loss(teacher, Overlaps.of(alignment, overlap), kappa, finer)
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
-        known = teacher_along_rest(teacher, alignment, kappa, math.ceil(_ACROSS * finer))
+        known = teacher_along_rest(teacher, alignment, kappa, math.ceil(_ACROSS * finer) + 1)
     square = target.second_moment
     if activation.parity == "odd" and not any_loss:
         # Features only see the part that is odd under a change of sign of both coordinates.
@@ -364,7 +366,7 @@ def conditional_features(
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
     if plane:
-        across = on_the_whole_line(known, square)
+        across = on_the_whole_line(known, square, overlap)
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     row, length = row_features(activation, groups, kappa, dimension)
     h0, h1 = known
@@ -372,12 +374,12 @@ def conditional_features(
     return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
 
 
-def _of_any_loss(teacher: ScalarFunction, alignment: float, kappa: NDArray[np.float64], finer: float) -> AlongRest:
-    """Return the nodes along the teacher's rest for a loss that asks for the law of the labels."""
-    ends = breakpoints(teacher, alignment)
+def _of_any_loss(teacher: ScalarFunction, overlaps: Overlaps, kappa: NDArray[np.float64], finer: float) -> AlongRest:
+    """Return the nodes along a second direction for a loss that asks for the law of the labels."""
+    ends = breakpoints(teacher, overlaps.spike)
     if ends.size:
-        return on_either_side(teacher, alignment, kappa, ends, math.ceil(_ON_A_SIDE * finer))
-    return on_a_lattice(teacher, alignment, kappa, _LATTICE_STEP / finer)
+        return on_either_side(teacher, overlaps, kappa, ends, math.ceil(_ON_A_SIDE * finer))
+    return on_a_lattice(teacher, overlaps, kappa, _LATTICE_STEP / finer)
 
 
 def _in_plane(
@@ -391,15 +393,17 @@ def _in_plane(
 ) -> ConditionalFeatures:
     """Return tables at nodes of two coordinates. Nodes beyond the radius are left out.
 
-    Docs, "Uniform equivalent", equation (E19).
+    Docs, "Uniform equivalent", equations (E19) and (E19b).
     """
     kappa = np.broadcast_to(kappa[:, None], across.t.shape)
     near = (np.hypot(kappa, across.t) < radius) & (across.share > 0)
     weight = (weight[:, None] * across.share)[near]
-    kappa, t, mean, hidden = (values[near] for values in (kappa, across.t, across.mean, across.hidden))
+    kappa, t, mean, inclined, hidden = (
+        values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)
+    )
     _check_resolution(len(kappa), groups, activation)
     row, length = row_features(activation, groups, kappa, dimension, t)
     left, right, _ = scaled_factors(row.slope, _DIMENSION)
     slope = left @ right if left.shape[1] < _FEW * len(left) else row.slope
-    tables = row.mean, slope, row.residual_variance, mean, np.zeros_like(kappa), mean**2 + hidden, length
+    tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden, length
     return ConditionalFeatures(kappa, weight / weight.sum(), *tables, t)

@@ -112,8 +112,13 @@ class Tables:
 
     @cached_property
     def in_plane(self) -> bool:
-        """Whether features are resolved along the teacher's rest too: then rows have no freedom along it."""
-        return bool(self.features.rest.any())
+        """Whether features are resolved along a second direction too: then rows have no freedom along it."""
+        return bool(self.bulk.second.any())
+
+    @cached_property
+    def second_direction(self) -> Array:
+        """The second direction that features are resolved along, a unit vector, shape (batch, special)."""
+        return np.asarray(self.bulk.second / np.linalg.norm(self.bulk.second, axis=-1, keepdims=True))
 
     @cached_property
     def teacher_slopes(self) -> Array:
@@ -294,7 +299,7 @@ def _tables_in_plane(
         along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
-    groups, bulk = groups_in_plane(along, bulk, step, problem.readout.second_moment, sizes.d)
+    groups, bulk = groups_in_plane(along, bulk, problem, step, sizes.d)
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -303,7 +308,7 @@ def _tables_in_plane(
         refine,
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
-        plane=True,
+        overlap=float(np.linalg.norm(bulk.second)) if bulk.teacher.any() else 1.0,
     )
     return Tables(features, groups, bulk)
 

@@ -243,9 +243,8 @@ def _joint_fit(
     ``f_j^2``. The projections on the spike are given, which is the constraint ``sum_j spike_j D_j^1/2 f_j + y = 0``:
     fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
     due to the row, of the variance `projection_noise` of the bulk. Where norms tell of the rows, they are a second
-    constraint with `norm_slope` in place of the spike. In the plane of spike and teacher projections on
-    the teacher's rest are given too: one more constraint, with the teacher's components, all due to the row.
-    Given the means and multipliers ``mu`` of the constraints, the
+    constraint with `norm_slope` in place of the spike. Where features are resolved along a second direction,
+    projections on it are given too: one more constraint, with its components, all due to the row. Given the means and multipliers ``mu`` of the constraints, the
     directions are independent,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu_1 + slope_j mu_2 - V1 P_j m),
@@ -261,7 +260,7 @@ def _joint_fit(
     pull, noise = bulk.pull.mT, point.density * bulk.known_noise
     ratio, along = pull / root, [bulk.spike[..., None] * root, bulk.norm_slope.mT * root][: len(noise)]
     if tables.in_plane:
-        along.append(bulk.teacher[..., None] * root)
+        along.append(tables.second_direction[..., None] * root)
     # The free parts f_j without a multiplier: of the source alone, and with the means that are given.
     source = root * level
     given = source + inverse.less_one(source)
@@ -301,7 +300,7 @@ def _joint_fit(
     multiplied = sum((rows * multipliers[:, k] for k, rows in enumerate(along)), start=np.zeros_like(root))
     rest = given - multiplied + inverse.less_one(ratio * mean[:, None] - multiplied)
     overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
-    for direction in [bulk.spike, bulk.teacher] if tables.in_plane else [bulk.spike]:
+    for direction in [bulk.spike, tables.second_direction] if tables.in_plane else [bulk.spike]:
         overlap -= direction[..., None] * np.vecmat(direction, overlap)[:, None]
     prices = np.matvec(price, state).reshape(batch, len(along), groups)
     return _Fit(unknowns, overlap, np.concatenate([rest, _root_of_cost(noise, prices[:, : len(noise)])], axis=1))
@@ -311,7 +310,7 @@ def _separable(tables: Tables, density: Array, known: int) -> list[Separable]:
     """Return the constraints of `_joint_fit` and the pull, times ``D_j^1/2``, of groups of which so much is known."""
     (profile, slope, pull), bulk = tables.separable_bulk, tables.bulk
     found = [profile.scaled(density, bulk.spike), slope.scaled(density)][:known]
-    return [*found, profile.scaled(density, bulk.teacher), pull] if tables.in_plane else [*found, pull]
+    return [*found, profile.scaled(density, tables.second_direction), pull] if tables.in_plane else [*found, pull]
 
 
 def _add_blocks(matrix: Array, diagonals: Sequence[Sequence[Array]] | Array) -> None:

@@ -105,7 +105,8 @@ class Bulk:
     profile : ndarray, shape (groups, classes)
         Variance of a group's rows there over the mean of all directions.
     teacher : ndarray, shape (special,)
-        Components of the teacher's rest, a unit vector, along the special directions that resolve it.
+        Components of the teacher's rest, a unit vector, along the special directions that resolve it. Where features
+        are resolved along a second direction, only of what is orthogonal to that one too, or zero if there is nothing.
     spike : ndarray, shape (special,)
         Components of the spike direction along them, a unit vector too (or zero if they are orthogonal to it). The
         fit relies on both lengths being one.
@@ -124,6 +125,9 @@ class Bulk:
     shared_noise : ndarray, shape (groups,)
         Covariance of that part with the part of a projection that has the variance `projection_noise`. Rows have the
         mean square one in a direction, also in `norm_slope` and `norm_noise`.
+    second : ndarray, shape (special,)
+        The part of the teacher's rest along a second direction that features are resolved along: its length is the
+        overlap of the two. Zero if features are resolved along the spike only.
     """
 
     share: Array
@@ -136,6 +140,7 @@ class Bulk:
     norm_slope: Array
     norm_noise: Array
     shared_noise: Array
+    second: Array
 
     @property
     def known_noise(self) -> Array:
@@ -151,7 +156,7 @@ class Bulk:
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), *_nothing(column))
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), *_nothing(column), 0 * one)
 
 
 def bulk_law(
@@ -218,7 +223,9 @@ def bulk_law(
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
     components = np.concatenate([root * part.components for root, part in zip(roots, parts, strict=True)])
     noise = groups.projection_noise / mean_variance
-    bulk = Bulk(directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull))
+    bulk = Bulk(
+        directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike)
+    )
     return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
 
@@ -297,7 +304,7 @@ def _correlated(
     teacher /= np.linalg.norm(teacher)
     pull = _pull(groups, spike, special_profile)
     noise = groups.projection_noise / mean_variance
-    bulk = Bulk(share, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull))
+    bulk = Bulk(share, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike))
     return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
 

@@ -25,7 +25,7 @@ from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["groups_in_plane", "share_in_plane", "variance_along_teacher"]
+__all__ = ["added_by_quadratic_part", "groups_in_plane", "share_in_plane", "variance_along_teacher"]
 
 Array = NDArray[np.float64]
 
@@ -39,8 +39,12 @@ _LEARNED = (3e-4, 1.5e-3)
 _STRETCHED = (1e-3, 1e-2)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
+#: Least share of the variance of a row that is left beside the second direction.
+_LEAST_LEFT = 0.1
+#: Length of a part of a unit vector below which there is none.
+_NO_LENGTH = 1e-6
 #: Fields of a bulk that all groups share.
-_SHARED = ("share", "teacher", "spike")
+_SHARED = ("share", "teacher", "spike", "second")
 #: Squared length of the teacher's rest below which there is nothing to resolve.
 _REST = (1e-4, 1e-2)
 
@@ -111,18 +115,34 @@ def _quadratic(problem: Problem) -> float:
     return float((features.quadratic * labels.quadratic) ** 2 / max(power * variance, NOTHING))
 
 
+def added_by_quadratic_part(step: StepStatistics, a: Array, a_square: Array, quadratic: float) -> Array:
+    """Return what the quadratic part of the teacher adds to the variances of a row, summed, over their mean.
+
+    Docs, "Uniform equivalent", equation (E19c). Parameters are as in `variance_along_teacher`.
+    """
+    bent = step.curvature * math.sqrt(2) * quadratic
+    if step.correlated is None:
+        added = 2 * bent * a * step.stretch(a, a_square) + bent**2 * a_square
+    else:
+        spectrum, (once, twice) = step.correlated.spectrum, step.correlated.stretch
+        c, teacher = spectrum.eigenvalue, spectrum.teacher
+        made = float(teacher @ c) * float(teacher @ (twice / np.maximum(c, NOTHING)))
+        added = 2 * bent * (a * float(teacher @ once) + step.drift * a_square * float(teacher @ twice))
+        added += bent**2 * a_square * made
+    return np.asarray(added / (step.stretch_square(a, a_square) + step.bulk * a_square))
+
+
 def groups_in_plane(
-    groups: Groups, bulk: Bulk, step: StepStatistics, readout_power: float, d: float
+    groups: Groups, bulk: Bulk, problem: Problem, step: StepStatistics, d: float
 ) -> tuple[Groups, Bulk]:
-    """Return groups that have a projection on the teacher's rest too, three for each, with their bulk.
+    """Return groups that have a projection on a second direction too, three for each, with their bulk.
 
     Parameters
     ----------
     groups : Groups
     bulk : Bulk
+    problem : Problem
     step : StepStatistics
-    readout_power : float
-        Mean square of the readout.
     d : float
 
     Returns
@@ -130,29 +150,59 @@ def groups_in_plane(
     Groups, Bulk
         The pull of the bulk follows both projections, and is orthogonal to both directions.
     """
-    teacher, bulk = bulk.teacher, replace(bulk, special_profile=np.maximum(bulk.special_profile, _LEAST))
-    with_rest = _known_covariance(bulk) @ teacher
-    variance = np.maximum(with_rest @ teacher, NOTHING)
+    bulk = replace(bulk, special_profile=np.maximum(bulk.special_profile, _LEAST))
+    second = _second_direction(groups, bulk)
+    with_rest = _known_covariance(bulk) @ second
+    variance = np.maximum(with_rest @ second, NOTHING)
     z, weight = hermite_rule(_NODES)
     # Rows of length one have the mean variance 1 / (d - 1) in a direction.
     own = np.sqrt(variance / (d - 1))[:, None] * z
-    known = bulk.pull @ teacher
-    regression = with_rest / variance[:, None] - teacher
+    known = bulk.pull @ second
+    regression = with_rest / variance[:, None] - second
     regression -= np.outer(regression @ bulk.spike, bulk.spike)
-    pull = (bulk.pull - np.outer(known, teacher))[:, None] + own[..., None] * regression[:, None]
-    # The variance of a group is that in all directions orthogonal to the spike, without a stretch. One of them is the
-    # teacher's rest, along which a row has its projection now.
-    a, a_square = groups.readout * math.sqrt(readout_power), groups.readout_square * readout_power
-    left = 1 - variance_along_teacher(step, a, a_square, 0.0) / d
+    pull = (bulk.pull - np.outer(known, second))[:, None] + own[..., None] * regression[:, None]
+    # The variance of a group is that in all directions orthogonal to the spike, without the quadratic part of the
+    # teacher. One of them is the second direction, along which a row has its projection now.
+    power, quadratic = problem.readout.second_moment, moments(link_of(problem.teacher)).quadratic
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    added = added_by_quadratic_part(step, a, a_square, quadratic)
+    left = np.maximum(1 + (added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()
     columns["variance"] = np.repeat(left * groups.variance, _NODES)
+    pull /= np.sqrt(left)[:, None, None]
+    overlap = float(second @ bulk.teacher)
     of_groups = (f.name for f in fields(bulk) if f.name not in _SHARED)
     repeated = {name: np.repeat(getattr(bulk, name), _NODES, axis=0) for name in of_groups}
-    return Groups(**columns), replace(
-        bulk, **repeated | {"pull": (pull / np.sqrt(left)[:, None, None]).reshape(-1, len(teacher))}
-    )
+    repeated |= {
+        "pull": pull.reshape(-1, len(second)),
+        "teacher": _unit(bulk.teacher - overlap * second),
+        "second": overlap * second,
+    }
+    return Groups(**columns), replace(bulk, **repeated)
+
+
+def _second_direction(groups: Groups, bulk: Bulk) -> Array:
+    """Return the direction orthogonal to the spike along which features bend most with the teacher's rest.
+
+    Docs, "Uniform equivalent", equation (E19b).
+
+    Returns
+    -------
+    ndarray, shape (special,)
+        That of the mean of a row, given its projection on the teacher's rest, for the mean covariance of all rows. It
+        is the teacher's rest itself where nothing but the teacher stretches the rows.
+    """
+    covariance = groups.weight @ bulk.special_profile
+    bent = covariance * bulk.teacher
+    return _unit(bent - bulk.spike * float(bulk.spike @ bent))
+
+
+def _unit(vector: Array) -> Array:
+    """Return a vector of length one along another one, or zero for one that is zero but for rounding."""
+    size = float(np.linalg.norm(vector))
+    return vector / size if size > _NO_LENGTH else 0 * vector
 
 
 def _known_covariance(bulk: Bulk) -> Array:

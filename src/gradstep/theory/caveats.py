@@ -77,9 +77,6 @@ _RULES: Mapping[str, _Rule] = {
     "leading": _Rule("rows stretched along leading directions", 0.02, 1.0, 0.04),
     "swing": _Rule("spike that differs between draws", 0.194, 1.0, 0.03),
 }
-#: Weight of a stretch along the teacher after steps on correlated inputs and damped ones, where its direction is not
-#: resolved.
-_ONE_DIRECTION = 5.0
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
 #: The largest size: an estimate beyond it only says that the theory does not hold.
@@ -193,7 +190,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices, of which the equations know
           only one exactly. This is the product of their shares, and does not fall with the dimension;
         * ``stretch``: :math:`e|E z\sigma'|(|E r|/5+|E r(u^2-1)|)/\sqrt d`, by how much rows are stretched as a whole,
-          which matters less, and along the teacher, which matters more where the teacher's direction is not resolved;
+          which matters less, and along the teacher;
         * ``shared_sign``: share of the features' power that is quadratic, times that of the readout's mean, times the
           strength of the spike in the weights' spectrum, over :math:`\sqrt d`;
         * ``own_output``: share of the features' power that is not linear, times the strength, over :math:`\sqrt d`, for
@@ -224,8 +221,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
     spike, bulk = (min(part, _OUT_OF_RANGE) for part in (step.spike * step.spike * power, step.bulk * power))
     strength, bulk_strength = ((part / (1 + spike + bulk)) for part in (spike + bulk, bulk))
     linear_bulk = min(step.curvature * step.curvature * per_sample * residual * power, bulk) if per_sample else 0.0
-    along_teacher = abs(math.sqrt(2) * teacher.quadratic) * (1 if step.correlated is None else _ONE_DIRECTION)
-    stretched = _AS_A_WHOLE * abs(teacher.mean - offset) + along_teacher
+    stretched = _AS_A_WHOLE * abs(teacher.mean - offset) + abs(math.sqrt(2) * teacher.quadratic)
     whole_spike = spike * width if spike > 0 else 0.0
     shared = problem.readout.mean**2 / power * activation.quadratic**2 / varying
     nonlinear = activation.nonlinear_second_moment / varying if problem.output_scale != "1/N" else 0.0

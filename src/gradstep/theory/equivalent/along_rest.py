@@ -15,7 +15,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermevander
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, hermite_rule, smoothed
@@ -131,8 +130,10 @@ def _averaged(teacher: ScalarFunction, places: Array, overlaps: Overlaps) -> tup
 
 def _hermite(t: Array, count: int) -> Array:
     """Return normalised Hermite polynomials below a degree, shape (count, ...)."""
-    values = hermevander(t, count - 1) / np.sqrt(np.cumprod(np.maximum(np.arange(count), 1.0)))
-    return np.asarray(np.moveaxis(values, -1, 0))
+    values = [np.ones_like(t), t]
+    for degree in range(2, count):
+        values.append((t * values[-1] - math.sqrt(degree - 1) * values[-2]) / math.sqrt(degree))
+    return np.stack(values[:count])
 
 
 def teacher_along_rest(teacher: ScalarFunction, alignment: float, kappa: Array, count: int) -> Array:

@@ -115,7 +115,7 @@ class ConditionalFeatures:
 
 #: Nodes along the teacher's rest for each of kappa, of neurons that are hardly curved along it, at a refinement of one:
 #: for the square loss, and for others on one side of a kink of the labels; and distance of these for smooth labels.
-_ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 8.0, 0.54
+_ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 9.0, 0.54
 #: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
 #: over the groups, take less time.
 _DIMENSION, _FEW = 1e-5, 0.5

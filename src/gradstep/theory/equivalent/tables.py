@@ -56,8 +56,7 @@ def sizes_of(problem: Problem) -> Sizes[float]:
     return problem.real_sizes(LARGE_DIMENSION)
 
 
-#: How many nodes there are where the teacher's rest is resolved too, over those without it (of the bulk half of this:
-#: errors change by 2e-5).
+#: How many nodes there are where a second direction is resolved too, over those without it.
 _COARSER = 0.6
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
@@ -288,7 +287,7 @@ def _tables_in_plane(
     any_loss: bool,
     regrouped: Callable[[Groups], Groups] | None,
 ) -> Computation[Tables]:
-    """Return tables with features resolved along the spike and along the teacher's rest.
+    """Return tables with features resolved along the spike and along a second direction.
 
     Docs, "Uniform equivalent", equation (E19).
     """
@@ -298,7 +297,7 @@ def _tables_in_plane(
     if regrouped is not None:
         along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
-    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine / 2)
+    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine)
     groups, bulk = groups_in_plane(along, bulk, problem, step, sizes.d)
     features = conditional_features(
         problem.activation,

@@ -244,7 +244,8 @@ def _joint_fit(
     fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
     due to the row, of the variance `projection_noise` of the bulk. Where norms tell of the rows, they are a second
     constraint with `norm_slope` in place of the spike. Where features are resolved along a second direction,
-    projections on it are given too: one more constraint, with its components, all due to the row. Given the means and multipliers ``mu`` of the constraints, the
+    projections on it are given too: one more constraint, with its components, all due to the row. Given the means and
+    multipliers ``mu`` of the constraints, the
     directions are independent,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu_1 + slope_j mu_2 - V1 P_j m),

@@ -151,7 +151,10 @@ def groups_in_plane(
         The pull of the bulk follows both projections, and is orthogonal to both directions.
     """
     bulk = replace(bulk, special_profile=np.maximum(bulk.special_profile, _LEAST))
-    second = _second_direction(groups, bulk)
+    power, quadratic = problem.readout.second_moment, moments(link_of(problem.teacher)).quadratic
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    added = added_by_quadratic_part(step, a, a_square, quadratic)
+    second = _second_direction(groups, bulk, added)
     with_rest = _known_covariance(bulk) @ second
     variance = np.maximum(with_rest @ second, NOTHING)
     z, weight = hermite_rule(_NODES)
@@ -163,9 +166,6 @@ def groups_in_plane(
     pull = (bulk.pull - np.outer(known, second))[:, None] + own[..., None] * regression[:, None]
     # The variance of a group is that in all directions orthogonal to the spike, without the quadratic part of the
     # teacher. One of them is the second direction, along which a row has its projection now.
-    power, quadratic = problem.readout.second_moment, moments(link_of(problem.teacher)).quadratic
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
-    added = added_by_quadratic_part(step, a, a_square, quadratic)
     left = np.maximum(1 + (added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
@@ -183,10 +183,17 @@ def groups_in_plane(
     return Groups(**columns), replace(bulk, **repeated)
 
 
-def _second_direction(groups: Groups, bulk: Bulk) -> Array:
+def _second_direction(groups: Groups, bulk: Bulk, added: Array) -> Array:
     """Return the direction orthogonal to the spike along which features bend most with the teacher's rest.
 
     Docs, "Uniform equivalent", equation (E19b).
+
+    Parameters
+    ----------
+    groups, bulk
+        As in `groups_in_plane`.
+    added : ndarray, shape (groups,)
+        From `added_by_quadratic_part`.
 
     Returns
     -------
@@ -194,7 +201,9 @@ def _second_direction(groups: Groups, bulk: Bulk) -> Array:
         That of the mean of a row, given its projection on the teacher's rest, for the mean covariance of all rows. It
         is the teacher's rest itself where nothing but the teacher stretches the rows.
     """
-    covariance = groups.weight @ bulk.special_profile
+    # Directions with more are those of single samples with large residuals, which are many and have little in common.
+    most = 1 + np.maximum(added, 0.0)
+    covariance = groups.weight @ np.minimum(bulk.special_profile, most[:, None])
     bent = covariance * bulk.teacher
     return _unit(bent - bulk.spike * float(bulk.spike @ bent))
 

@@ -233,7 +233,7 @@ def test_networks_spread_as_predicted(changes):
 
 
 #: The step stretches the rows along a teacher with an even part. With the mean law of the samples deviations would be
-#: predicted 1.2 times as large.
+#: predicted 1.2 times as large; and if single rows had it, too small by a tenth with a constant readout.
 EVEN = {"activation": "relu", "teacher": "sin(x)+0.5*(x**2-1)", "readout": "gaussian", "n_step": 300}
 STEPPED = [
     {"inputs": THREE, "readout": "constant"},
@@ -278,9 +278,9 @@ def spread_over_networks(changes, seeds, allowed):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("damping", [math.inf, 0.3])
-def test_networks_of_an_even_teacher_spread_as_predicted(damping):
-    spread_over_networks({**EVEN, "damping": damping}, 800, 0.03)
+@pytest.mark.parametrize("changes", [{}, {"damping": 0.3}, {"readout": "constant"}])
+def test_networks_of_an_even_teacher_spread_as_predicted(changes):
+    spread_over_networks({**EVEN, **changes}, 800, 0.03)
 
 
 @pytest.mark.statistical

@@ -32,7 +32,8 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum,
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.samples import StepSamples
+from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
 
 __all__ = ["drawn_steps", "law_of_draw"]
@@ -134,6 +135,7 @@ class _Numbers:
 
     Attributes
     ----------
+    problem : Problem
     step : StepStatistics
         The step itself, its spike along the gradient.
     covariance : ndarray, shape (7, 7)
@@ -145,6 +147,7 @@ class _Numbers:
         The mean row of the network, for an initial output of order one only.
     """
 
+    problem: Problem
     step: StepStatistics
     covariance: Array
     linear: float
@@ -172,14 +175,12 @@ class _Numbers:
         covariance[4, 4] = 2 / (d - 1)
         if not order_one:
             covariance[:3, :3] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
-        return cls(step, covariance, linear, law.square, d / n_step, row)
+        return cls(problem, step, covariance, linear, law.square, d / n_step, row)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`."""
         by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        row, samples = self.row, self.step.samples
-        assert samples is not None
-        samples = replace(samples, law=law_of_draw(samples.law, change[:3]), linear=samples.linear + by_linear)
+        row, step = self.row, _with_law(self.problem, self.step, change[:3])
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, _LEAST * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
@@ -187,7 +188,7 @@ class _Numbers:
         if not row.independent:
             # Rows that hold their own b have its fluctuations like all others of theirs.
             output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
-        step = _scaled(replace(self.step, samples=samples), square / self.square, by_mean)
+        step = _scaled(step, square / self.square, by_mean)
         return replace(row, taught=taught, output=output).resolved(step).resolved
 
 
@@ -210,14 +211,14 @@ class _DampedNumbers:
 
     Attributes
     ----------
+    problem : Problem
     step : StepStatistics
-    samples : DampedSamples
     covariance : ndarray, shape (5, 5)
     draws : DirectionDraws
     """
 
+    problem: Problem
     step: StepStatistics
-    samples: DampedSamples
     covariance: Array
     draws: DirectionDraws
 
@@ -234,7 +235,7 @@ class _DampedNumbers:
         covariance = turn @ covariance @ turn.T
         # There is one direction less off bt.
         covariance[4, 4] *= d / (d - 1)
-        return cls(step, samples, covariance, draws)
+        return cls(problem, step, covariance, draws)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step of numbers that are off by `change`."""
@@ -245,13 +246,8 @@ class _DampedNumbers:
         off = max(off * (1 + by_norm) + self.draws.square_slope * by_square, _LEAST * off)
         along += by_along
         norm = math.sqrt(along**2 + off)
-        step = replace(
-            self.step,
-            alignment=along / norm,
-            gradient_norm=norm,
-            spike=self.step.gain * norm,
-            correlated=_with_law(self.samples, change[1:4]),
-        )
+        step = _with_law(self.problem, self.step, change[1:4])
+        step = replace(step, alignment=along / norm, gradient_norm=norm, spike=step.gain * norm)
         return _scaled(step, 1 + by_square / square, by_mean).resolved
 
 
@@ -270,22 +266,22 @@ def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSam
 
     def moved(change: Array) -> StepStatistics:
         by_linear, by_square, by_mean = change.tolist()
-        drawn = replace(samples, law=law_of_draw(law, change), linear=samples.linear + by_linear)
-        return _scaled(_along(step, drawn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
+        drawn = _along(_with_law(problem, step, change), Turn(samples.linear + by_linear * one, one))
+        return _scaled(drawn, max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     for axis in _axes(covariance):
         yield moved(axis), moved(-axis)
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
         turns = (Turn(samples.linear + sign * scale * part, one) for sign in (1, -1))
-        up, down = (_along(step, replace(samples, turn=turn)) for turn in turns)
+        up, down = (_along(step, turn) for turn in turns)
         yield up.resolved, down.resolved
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
         turns = (Turn(samples.linear * one, np.sqrt(square)) for square in squares)
-        up, down = (_along(step, replace(samples, turn=turn)) for turn in turns)
+        up, down = (_along(step, turn) for turn in turns)
         yield up.resolved, down.resolved
 
 
@@ -315,26 +311,36 @@ def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: Damped
 
     def shifted(change: Array) -> StepStatistics:
         _, by_square, by_mean = change[count : count + 3].tolist()
-        noisy = np.maximum(1 + change[count + 3 :] @ made, math.sqrt(_LEAST))
-        turned = replace(samples, turn=Turn(samples.signal + change[:count] @ along, noisy))
-        drawn = _with_law(turned, change[count : count + 3])
+        signal = samples.signal + change[:count] @ along
+        turn = Turn(signal, np.maximum(1 + change[count + 3 :] @ made, math.sqrt(_LEAST)))
+        drawn = _with_law(problem, step, change[count : count + 3])
+        assert isinstance(drawn.correlated, DampedSamples)
         # The other law makes a noise of another length out of the same function.
-        length = math.sqrt(turned.noise(one) / max(drawn.noise(one), NOTHING))
-        drawn = replace(drawn, turn=Turn(samples.signal + change[:count] @ along, length * noisy))
-        return _scaled(_along(step, drawn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
+        before, after = (replace(each, turn=turn).noise(one) for each in (samples, drawn.correlated))
+        turn = Turn(signal, math.sqrt(before / max(after, NOTHING)) * turn.noise)
+        return _scaled(_along(drawn, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
 
 
-def _with_law(samples: DampedSamples, change: Array) -> DampedSamples:
-    """Return the samples of a damped step with the law of those of a draw, see `law_of_draw`."""
-    law = law_of_draw(samples.law, change)
-    plain = replace(samples.plain, law=law, linear=law.mean(law.residual * law.projection))
-    return replace(samples, plain=plain)
+def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStatistics:
+    """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
+    samples = step.correlated or step.samples
+    assert samples is not None
+    law, e = law_of_draw(samples.law, change), problem.step_size / math.sqrt(problem.real_sizes().width)
+    linear = law.mean(law.residual * law.projection)
+    if isinstance(samples, DampedSamples):
+        damped = replace(samples, plain=replace(samples.plain, law=law, linear=linear))
+        return replace(step, correlated=damped, fluctuations=rows_after_a_step(problem, damped, e))
+    drawn = replace(samples, law=law, linear=linear)
+    found = replace(step, fluctuations=rows_after_a_step(problem, drawn, e))
+    return replace(found, samples=drawn) if isinstance(drawn, StepSamples) else replace(found, correlated=drawn)
 
 
-def _along(step: StepStatistics, drawn: CorrelatedSamples | DampedSamples) -> StepStatistics:
-    """Return the step along the direction that the samples of a draw have."""
+def _along(step: StepStatistics, turn: Turn) -> StepStatistics:
+    """Return the step along the direction of a draw."""
+    assert step.correlated is not None
+    drawn = replace(step.correlated, turn=turn)
     _, one, two = step.fluctuations.projection_variance
     along = drawn.form_along(drawn.alignment)
     return replace(

@@ -29,16 +29,16 @@ def test_a_large_damping_has_the_covariances_of_the_plain_step():
     c, teacher = known.eigenvalue, known.teacher
     r, u, square = law.residual, law.projection, law.square
     one, two, three, four = (float(teacher @ c**k) for k in (1, 2, 3, 4))
-    values = np.stack([one * r * u, r**2, r, 2 * mu * two * r * u + ratio * known.moment(2) * r**2])
+    values = np.stack([one * r * u, r * u, r**2, r, 2 * mu * two * r * u + ratio * known.moment(2) * r**2])
     values = values - (values @ law.weight)[:, None]
     expected = (law.weight * values) @ values.T
     expected[0, 0] += square * (two - one**2)
-    expected[0, 3] += 2 * mu * square * (three - one * two)
-    expected[3, 0] = expected[0, 3]
-    expected[3, 3] += 4 * mu**2 * square * (four - two**2) + 2 * ratio * square**2 * known.moment(4)
+    expected[0, 4] += 2 * mu * square * (three - one * two)
+    expected[4, 0] = expected[0, 4]
+    expected[4, 4] += 4 * mu**2 * square * (four - two**2) + 2 * ratio * square**2 * known.moment(4)
     found = direction_draws(samples, count)
     np.testing.assert_allclose(found.covariance * count, expected, rtol=1e-7)
-    np.testing.assert_allclose(found.mean, [mu * one, square, law.mean(r), samples.plain.form(2)], rtol=1e-7)
+    np.testing.assert_allclose(found.mean, [mu * one, mu, square, law.mean(r), samples.plain.form(2)], rtol=1e-7)
     assert found.square_slope == pytest.approx(ratio * known.moment(2), rel=1e-7)
 
 
@@ -47,8 +47,8 @@ def test_classes_add_up_to_the_whole_direction():
     one = np.eye(3)
     # What bt has in a class moves |theta|^2 with twice what theta has along it.
     along = 2 * samples.scale * samples.linear * samples.kept
-    sums = np.zeros((4, 8))
-    sums[0, :3], sums[1, 3], sums[2, 4], sums[3, :3], sums[3, 5:] = 1, 1, 1, along, 1
+    sums = np.zeros((5, 9))
+    sums[0, :3], sums[1, 3], sums[2, 4], sums[3, 5], sums[4, :3], sums[4, 6:] = 1, 1, 1, 1, along, 1
     draws = class_draws(samples, count, one, one, samples.spectrum.share)
     whole = direction_draws(samples, count)
     np.testing.assert_allclose(sums @ draws.covariance @ sums.T, whole.covariance, rtol=1e-12)
@@ -66,12 +66,12 @@ def test_a_large_damping_has_the_parts_of_the_plain_gradient_in_each_class():
     averages = np.stack([r * law.projection, r**2, r])
     averages = averages - (averages @ law.weight)[:, None]
     # What the classes gain with the averages.
-    gains = np.zeros((8, 3))
-    gains[:3, 0], gains[3, 1], gains[4, 2], gains[5:, 1] = c * teacher, 1, 1, samples.ratio * free * c**2
+    gains = np.zeros((9, 3))
+    gains[:3, 0], gains[3:6], gains[6:, 1] = c * teacher, np.eye(3), samples.ratio * free * c**2
     expected = gains @ ((law.weight * averages) @ averages.T) @ gains.T / count
     own = np.diag(1 / teacher) - 1
     expected[:3, :3] += law.square / count * own * np.outer(c * teacher, c * teacher)
-    expected[5:, 5:] += np.diag((samples.ratio * law.square * c**2) ** 2 * 2 * free / d)
+    expected[6:, 6:] += np.diag((samples.ratio * law.square * c**2) ** 2 * 2 * free / d)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
 
 
@@ -84,9 +84,10 @@ def drawn(damping, d, count, draws, numbers):
     found = []
     for _ in range(draws):
         z = random.standard_normal((count, d))
-        r = np.asarray(link(z @ teacher)) - 0.1 + NOISE * random.standard_normal(count)
+        u = z @ teacher
+        r = np.asarray(link(u)) - 0.1 + NOISE * random.standard_normal(count)
         theta = (1 + damping) * np.linalg.solve(z.T @ z / count + damping * np.diag(inverse), z.T @ r / count)
-        found.append(numbers(r, theta, teacher, places))
+        found.append(numbers(r, u, theta, teacher, places))
     return np.array(found)
 
 
@@ -99,8 +100,8 @@ def scores(found, expected):
 
 @pytest.mark.parametrize("damping", [1.0, pytest.param(0.1, marks=pytest.mark.statistical)])
 def test_drawn_samples(damping):
-    def numbers(r, theta, teacher, _):
-        return theta @ teacher, np.mean(r**2), np.mean(r), theta @ theta
+    def numbers(r, u, theta, teacher, _):
+        return theta @ teacher, np.mean(r * u), np.mean(r**2), np.mean(r), theta @ theta
 
     found = drawn(damping, 100, 150, 800, numbers)
     score = scores(found, direction_draws(samples_of(damping, 100 / 150), 150).covariance)
@@ -110,11 +111,11 @@ def test_drawn_samples(damping):
 
 @pytest.mark.parametrize("damping", [1.0, pytest.param(0.1, marks=pytest.mark.statistical)])
 def test_drawn_samples_in_each_class(damping):
-    def numbers(r, theta, teacher, places):
+    def numbers(r, u, theta, teacher, places):
         square = theta**2
         square[places] = 0
         classes = np.add.reduceat(square, np.append(0, places[:-1] + 1))
-        return [*(theta * teacher)[places], np.mean(r**2), np.mean(r), *classes]
+        return [*(theta * teacher)[places], np.mean(r * u), np.mean(r**2), np.mean(r), *classes]
 
     found, samples = drawn(damping, 100, 150, 800, numbers), samples_of(damping, 100 / 150)
     free = samples.spectrum.share - 1 / 100

@@ -27,12 +27,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DirectionDraws:
-    """Numbers of a step that differ between draws: ``bt.theta``, the averages of ``r^2`` and ``r``, ``|theta|^2``.
+    """Numbers of a step that differ between draws.
+
+    These are ``bt.theta``, the averages of ``r u``, ``r^2`` and ``r``, and ``|theta|^2``.
 
     Attributes
     ----------
-    mean : ndarray, shape (4,)
-    covariance : ndarray, shape (4, 4)
+    mean : ndarray, shape (5,)
+    covariance : ndarray, shape (5, 5)
         To leading order in the number of samples.
     square_slope : float
         What ``|theta|^2`` gains for each unit of the average of ``r^2``, if nothing else of the residuals changes.
@@ -79,7 +81,7 @@ class _Jet:
 class ClassDraws:
     """Numbers of a step in the classes of directions: sums over the classes with given weights.
 
-    The numbers are the sums of ``bt.theta`` in each class, the averages of ``r^2`` and ``r``, and the sums of
+    The numbers are the sums of ``bt.theta`` in each class, the averages of ``r u``, ``r^2`` and ``r``, and the sums of
     ``|theta|^2`` off bt in each class.
 
     Attributes
@@ -111,7 +113,8 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
     """
     law, one = samples.law, np.ones((1, len(samples.spectrum.share)))
     slopes = _Slopes.of(samples, one, one, samples.spectrum.share, off_teacher=False)
-    mean = np.array([samples.alignment * samples.norm, law.square, law.mean(law.residual), samples.norm**2])
+    along, averages = samples.alignment * samples.norm, [samples.linear, law.square, law.mean(law.residual)]
+    mean = np.array([along, *averages, samples.norm**2])
     return DirectionDraws(mean, _covariance(samples, slopes) / n_step, float(slopes.weight[1]))
 
 
@@ -184,18 +187,18 @@ class _Slopes(NamedTuple):
 
 
 def _covariance(samples: DampedSamples, slopes: _Slopes) -> Array:
-    """Return ``n_step`` times the covariance of the numbers: of bt.omega, the averages of r^2 and r, the others."""
+    """Return ``n_step`` times the covariance of the numbers: bt.omega, the averages of r u, r^2 and r, the others."""
     law, linear, count = samples.law, samples.linear, slopes.first
     fitted = linear * float(samples.spectrum.teacher @ samples.kept)
-    # Each sample's part of the numbers: the slopes of its own term in J, r^2 and r.
+    # Each sample's part of the numbers: the slopes of its own term in J, r u, r^2 and r.
     rest = law.residual - fitted * law.projection
     of_square = (slopes.weight[:, None] * rest - 2 * slopes.left * slopes.along[:, None] * law.projection) * rest
-    residuals = np.stack([law.residual**2, law.residual])
+    residuals = np.stack([law.residual * law.projection, law.residual**2, law.residual])
     numbers = np.concatenate([of_square[:count] / -2, residuals, of_square[count:]])
     numbers -= (numbers @ law.weight)[:, None]
     covariance = (law.weight * numbers) @ numbers.T
     scale = np.where(np.arange(len(of_square)) < count, -0.5, 1.0)
-    places = np.delete(np.arange(len(numbers)), [count, count + 1])
+    places = np.delete(np.arange(len(numbers)), [count, count + 1, count + 2])
     covariance[np.ix_(places, places)] += _of_fits(samples, slopes, fitted) * np.outer(scale, scale)
     return np.asarray(covariance)
 

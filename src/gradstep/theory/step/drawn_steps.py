@@ -1,5 +1,9 @@
 r"""The steps of other draws: the mean step a standard deviation up and down each of the numbers in which draws differ.
 
+The averages of ``r u``, ``r^2`` and ``r`` over the samples of a draw differ from their means. All other averages follow
+them, such as that of ``r u^2``, by which the step stretches the rows along the teacher. So each draw has a law of its
+samples (`law_of_draw`).
+
 In isotropic inputs alignment, spike and bulk depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``,
 and ``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
 length, its overlap with the teacher, and the average of ``r <b, x>``. A damped step in isotropic inputs has ``theta``
@@ -28,9 +32,11 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum,
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.samples import StepSamples
+from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
+from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["drawn_steps"]
+__all__ = ["drawn_steps", "law_of_draw"]
 
 Array = NDArray[np.float64]
 Pairs = Iterator[tuple[StepStatistics, StepStatistics]]
@@ -39,9 +45,46 @@ Pairs = Iterator[tuple[StepStatistics, StepStatistics]]
 _LEAST = 0.05
 #: Weight over the largest that is none.
 _ROUNDING = 1e-12
+#: Least eigenvalue of correlations of averages, over the largest: with less, some are the same number twice.
+_SAME = 1e-10
 #: Highest degree of the polynomials of the eigenvalues by which the gradient of a draw differs from the mean one.
 #: With nine the deviations for a power law, in which leading classes have one direction each, are 1 to 2 % larger.
 _DEGREE = 4
+
+
+def law_of_draw(law: Residual, change: Array) -> Residual:
+    """Return the law of the samples of a draw whose averages of ``r u``, ``r^2`` and ``r`` are not the means.
+
+    Docs, "Spread", equation (D8a).
+
+    Parameters
+    ----------
+    law : Residual
+        Of a sample.
+    change : ndarray, shape (3,)
+        What the averages of the draw are above the means, in this order.
+
+    Returns
+    -------
+    Residual
+        At the same residuals, with other weights. The projections have the mean square one.
+    """
+    values = _averaged(law)
+    scale = np.sqrt(np.maximum(values**2 @ law.weight, NOTHING))
+    values /= scale[:, None]
+    # Averages may be the same number twice, as those of r u and r^2 if residuals are linear.
+    known = np.linalg.pinv((law.weight * values) @ values.T, rtol=_SAME, hermitian=True)
+    weight = law.weight * np.maximum(1 + (change / scale) @ known @ values, _LEAST)
+    weight /= weight.sum()
+    projection = law.projection / math.sqrt(weight @ law.projection**2)
+    return Residual(projection, law.residual, weight)
+
+
+def _averaged(law: Residual) -> Array:
+    """Return ``r u``, ``r^2`` and ``r`` at the nodes, less their means, shape (3, nodes)."""
+    r = law.residual
+    values = np.stack([r * law.projection, r**2, r])
+    return np.asarray(values - (values @ law.weight)[:, None])
 
 
 def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False) -> Pairs:
@@ -92,6 +135,7 @@ class _Numbers:
 
     Attributes
     ----------
+    problem : Problem
     step : StepStatistics
         The step itself, its spike along the gradient.
     covariance : ndarray, shape (7, 7)
@@ -103,6 +147,7 @@ class _Numbers:
         The mean row of the network, for an initial output of order one only.
     """
 
+    problem: Problem
     step: StepStatistics
     covariance: Array
     linear: float
@@ -116,11 +161,10 @@ class _Numbers:
         samples, readout = step.samples, problem.readout
         assert samples is not None
         law = samples.law
-        r, u = law.residual, law.projection
-        mean, linear = law.mean(r), law.mean(r * u)
+        r, mean, linear = law.residual, law.mean(law.residual), law.mean(law.residual * law.projection)
         order_one = problem.output_scale != "1/N"
         row = MeanRow.of(problem, step, width, along_common)
-        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * samples.output - samples.own])
+        values = np.concatenate([_averaged(law), [r * samples.output - samples.own]])
         covariance = np.zeros((7, 7))
         covariance[:4, :4] = (law.weight * values) @ values.T / n_step
         if order_one:
@@ -131,12 +175,12 @@ class _Numbers:
         covariance[4, 4] = 2 / (d - 1)
         if not order_one:
             covariance[:3, :3] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
-        return cls(step, covariance, linear, law.square, d / n_step, row)
+        return cls(problem, step, covariance, linear, law.square, d / n_step, row)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`."""
         by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        row = self.row
+        row, step = self.row, _with_law(self.problem, self.step, change[:3])
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, _LEAST * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
@@ -144,7 +188,7 @@ class _Numbers:
         if not row.independent:
             # Rows that hold their own b have its fluctuations like all others of theirs.
             output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
-        step = _scaled(self.step, square / self.square, by_mean)
+        step = _scaled(step, square / self.square, by_mean)
         return replace(row, taught=taught, output=output).resolved(step).resolved
 
 
@@ -162,16 +206,18 @@ def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:
 class _DampedNumbers:
     """Random numbers of a damped step in isotropic inputs, whose direction is ``theta``.
 
-    In the order of `covariance`: ``bt.theta``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt. The last is
-    without what it gains with ``E r^2``.
+    In the order of `covariance`: ``bt.theta``, ``E r u``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt. The
+    last is without what it gains with ``E r^2``.
 
     Attributes
     ----------
+    problem : Problem
     step : StepStatistics
-    covariance : ndarray, shape (4, 4)
+    covariance : ndarray, shape (5, 5)
     draws : DirectionDraws
     """
 
+    problem: Problem
     step: StepStatistics
     covariance: Array
     draws: DirectionDraws
@@ -180,27 +226,28 @@ class _DampedNumbers:
     def of(cls, problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float]) -> _DampedNumbers:
         d, width, n_step, *_ = sizes
         draws = direction_draws(samples, n_step)
-        along, _, mean, whole = draws.mean
+        along, *_, mean, whole = draws.mean
         # The mean of Gaussian readouts moves the residuals.
-        moved = np.array([0, -2 * mean, -1, -2 * mean * draws.square_slope])
+        moved = np.array([0, 0, -2 * mean, -1, -2 * mean * draws.square_slope])
         covariance = draws.covariance + _of_mean_readout(problem, width, moved)
-        off, turn = max(whole - along**2, NOTHING), np.eye(4)
-        turn[3] = np.array([-2 * along, -draws.square_slope, 0.0, 1.0]) / off
+        off, turn = max(whole - along**2, NOTHING), np.eye(5)
+        turn[4] = np.array([-2 * along, 0.0, -draws.square_slope, 0.0, 1.0]) / off
         covariance = turn @ covariance @ turn.T
         # There is one direction less off bt.
-        covariance[3, 3] *= d / (d - 1)
-        return cls(step, covariance, draws)
+        covariance[4, 4] *= d / (d - 1)
+        return cls(problem, step, covariance, draws)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step of numbers that are off by `change`."""
-        by_along, by_square, by_mean, by_norm = change.tolist()
-        along, square, _, whole = self.draws.mean.tolist()
+        by_along, _, by_square, by_mean, by_norm = change.tolist()
+        along, _, square, _, whole = self.draws.mean.tolist()
         by_square = max(by_square, (_LEAST - 1) * square)
         off = whole - along**2
         off = max(off * (1 + by_norm) + self.draws.square_slope * by_square, _LEAST * off)
         along += by_along
         norm = math.sqrt(along**2 + off)
-        step = replace(self.step, alignment=along / norm, gradient_norm=norm, spike=self.step.gain * norm)
+        step = _with_law(self.problem, self.step, change[1:4])
+        step = replace(step, alignment=along / norm, gradient_norm=norm, spike=step.gain * norm)
         return _scaled(step, 1 + by_square / square, by_mean).resolved
 
 
@@ -213,27 +260,28 @@ def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSam
     """Yield the pairs of `drawn_steps` for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
-    r, u, mean, one = law.residual, law.projection, law.mean(law.residual), np.ones_like(known.eigenvalue)
-    values = np.stack([r * u - samples.linear, r**2 - law.square, r - mean])
+    values, one = _averaged(law), np.ones_like(known.eigenvalue)
     covariance = (law.weight * values) @ values.T / n_step
-    covariance += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
+    covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1]))
 
-    def moved(by_linear: float, by_square: float, by_mean: float) -> StepStatistics:
-        square = max(1 + by_square / law.square, _LEAST)
-        turn = Turn(samples.linear + by_linear * one, math.sqrt(square) * one)
-        return _scaled(_turned(step, samples, turn), square, by_mean).resolved
+    def moved(change: Array) -> StepStatistics:
+        by_linear, by_square, by_mean = change.tolist()
+        drawn = _along(_with_law(problem, step, change), Turn(samples.linear + by_linear * one, one))
+        return _scaled(drawn, max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     for axis in _axes(covariance):
-        yield moved(*axis.tolist()), moved(*(-axis).tolist())
+        yield moved(axis), moved(-axis)
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
-        up, down = (_turned(step, samples, Turn(samples.linear + sign * scale * part, one)) for sign in (1, -1))
+        turns = (Turn(samples.linear + sign * scale * part, one) for sign in (1, -1))
+        up, down = (_along(step, turn) for turn in turns)
         yield up.resolved, down.resolved
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
-        up, down = (_turned(step, samples, Turn(samples.linear * one, np.sqrt(square))) for square in squares)
+        turns = (Turn(samples.linear * one, np.sqrt(square)) for square in squares)
+        up, down = (_along(step, turn) for turn in turns)
         yield up.resolved, down.resolved
 
 
@@ -245,11 +293,11 @@ def _free(known: Spectrum, d: float) -> Array:
 def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float]) -> Pairs:
     """Yield the pairs of `drawn_steps` for a damped step on correlated inputs."""
     d, width, n_step, *_ = sizes
-    law, known = samples.law, samples.spectrum
+    law, known, one = samples.law, samples.spectrum, np.ones_like(samples.spectrum.eigenvalue)
     free = _free(known, d)
     along, across = _polynomials(known.eigenvalue, known.teacher), _polynomials(known.eigenvalue, free)
     draws, count, mean = class_draws(samples, n_step, along, across, free), len(along), law.mean(law.residual)
-    moved = np.concatenate([np.zeros(count), [-2 * mean, -1], -2 * mean * draws.square_slope])
+    moved = np.concatenate([np.zeros(count + 1), [-2 * mean, -1], -2 * mean * draws.square_slope])
     covariance = draws.covariance + _of_mean_readout(problem, width, moved)
 
     def noise(change: Array) -> Array:
@@ -262,27 +310,46 @@ def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: Damped
     made = np.linalg.solve(slopes.reshape(2 * (len(across),)), across)
 
     def shifted(change: Array) -> StepStatistics:
-        by_square, by_mean = change[count : count + 2].tolist()
-        turn = Turn(
-            samples.signal + change[:count] @ along, np.maximum(1 + change[count + 2 :] @ made, math.sqrt(_LEAST))
-        )
-        return _scaled(_turned(step, samples, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
+        _, by_square, by_mean = change[count : count + 3].tolist()
+        signal = samples.signal + change[:count] @ along
+        turn = Turn(signal, np.maximum(1 + change[count + 3 :] @ made, math.sqrt(_LEAST)))
+        drawn = _with_law(problem, step, change[count : count + 3])
+        assert isinstance(drawn.correlated, DampedSamples)
+        # The other law makes a noise of another length out of the same function.
+        before, after = (replace(each, turn=turn).noise(one) for each in (samples, drawn.correlated))
+        turn = Turn(signal, math.sqrt(before / max(after, NOTHING)) * turn.noise)
+        return _scaled(_along(drawn, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
 
 
-def _turned(step: StepStatistics, samples: CorrelatedSamples | DampedSamples, turn: Turn) -> StepStatistics:
-    """Return the step with the direction of another draw."""
-    turned = replace(samples, turn=turn)
+def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStatistics:
+    """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
+    samples = step.correlated or step.samples
+    assert samples is not None
+    law, e = law_of_draw(samples.law, change), problem.step_size / math.sqrt(problem.real_sizes().width)
+    linear = law.mean(law.residual * law.projection)
+    if isinstance(samples, DampedSamples):
+        damped = replace(samples, plain=replace(samples.plain, law=law, linear=linear))
+        return replace(step, correlated=damped, fluctuations=rows_after_a_step(problem, damped, e))
+    drawn = replace(samples, law=law, linear=linear)
+    found = replace(step, fluctuations=rows_after_a_step(problem, drawn, e))
+    return replace(found, samples=drawn) if isinstance(drawn, StepSamples) else replace(found, correlated=drawn)
+
+
+def _along(step: StepStatistics, turn: Turn) -> StepStatistics:
+    """Return the step along the direction of a draw."""
+    assert step.correlated is not None
+    drawn = replace(step.correlated, turn=turn)
     _, one, two = step.fluctuations.projection_variance
-    along = turned.form_along(turned.alignment)
+    along = drawn.form_along(drawn.alignment)
     return replace(
         step,
-        alignment=turned.alignment,
-        gradient_norm=turned.norm,
-        spike=step.gain * turned.norm,
+        alignment=drawn.alignment,
+        gradient_norm=drawn.norm,
+        spike=step.gain * drawn.norm,
         fluctuations=replace(step.fluctuations, projection_variance=(along, one, two)),
-        correlated=turned,
+        correlated=drawn,
     )
 
 

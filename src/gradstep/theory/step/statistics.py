@@ -41,7 +41,7 @@ from gradstep.theory.step.samples import StepSamples, step_samples
 from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import noise_nodes, residual_law
 
-__all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "step_statistics"]
+__all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "rows_after_a_step", "step_statistics"]
 
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
@@ -337,7 +337,7 @@ def step_statistics(
     own = -activation.linear * math.sqrt(readout.second_moment) if correlated else 0.0
     samples = step_samples(problem.link, output.mean, noise_variance, phi0, own)
     curvature = e * derivative_slope(problem.activation)
-    fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
+    fluctuations = rows_after_a_step(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
         own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
@@ -421,7 +421,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         drift=curvature * residual_mean,
         # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
         readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * once + taken**2 * twice), 1 - taken * once),
-        fluctuations=_correlated_rows(problem, samples, e),
+        fluctuations=rows_after_a_step(problem, samples, e),
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )
 
@@ -433,9 +433,27 @@ def _check_correlated(problem: Problem) -> None:
         raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
 
 
-def _correlated_rows(problem: Problem, samples: CorrelatedSamples | DampedSamples, e: float) -> RowFluctuations:
-    """Return the fluctuations of the rows after a plain or a damped step."""
+def rows_after_a_step(
+    problem: Problem, samples: StepSamples | CorrelatedSamples | DampedSamples, e: float
+) -> RowFluctuations:
+    """Return the fluctuations of the rows after a step.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the activation, and whether initial rows are on a sphere.
+    samples : StepSamples, CorrelatedSamples or DampedSamples
+        Law of a sample of the step.
+    e : float
+        ``eta / sqrt(N)``.
+
+    Returns
+    -------
+    RowFluctuations
+    """
     activation, sphere = problem.activation, problem.initial_weights == "sphere"
+    if isinstance(samples, StepSamples):
+        return row_fluctuations(activation, samples, e, samples.ratio, sphere=sphere)
     if isinstance(samples, DampedSamples):
         return damped_fluctuations(activation, samples, e, sphere=sphere)
     return correlated_fluctuations(activation, samples, e, sphere=sphere)

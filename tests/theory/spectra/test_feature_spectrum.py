@@ -19,7 +19,8 @@ from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.spectra import spike
-from gradstep.theory.spectra.feature_spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
+from gradstep.theory.spectra.feature_equations import FeatureEquations
+from gradstep.theory.spectra.feature_spectrum import _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.spectra.stieltjes import Law, advance, around, averaged_tail, find_law, mean_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.statistics import step_statistics

@@ -66,7 +66,7 @@ LEAST = 1e-12
 _LEAST_DIAGONAL = 1e-9
 
 #: Angle of the points near the law that a rule for a spectrum knows, and its tolerance.
-_ANGLE, _SPECTRUM_TOLERANCE = 0.15, 1e-6
+_ANGLE, _SPECTRUM_TOLERANCE = 0.15, 1e-5
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]

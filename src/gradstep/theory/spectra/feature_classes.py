@@ -30,11 +30,15 @@ Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 #: Singular value of the slopes that counts, over the largest: traces change by its square.
-_DIMENSION = 1e-6
+_DIMENSION = 1e-5
 #: Least norm of a combination of means and slopes that counts, over the largest.
 _RANK = 1e-12
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
 _STEP = 1e-4
+#: Pairs of groups, over all classes, that are taken at once.
+_AT_ONCE = 2**14
+#: Share of the spike that is none.
+_NOTHING = 1e-6
 #: Directions that a class must have at least to stand for itself, and how near to one is a single direction.
 _WHOLE, _SINGLE = 0.9, 0.03
 #: Where nothing is an eigenvalue, over a bound of the bulk; ratio of the places at which a single direction is sought.
@@ -144,11 +148,10 @@ class ClassEquations(FeatureEquations):
         flat = form.reshape(len(share), -1)
         square = ((flat.T * share) @ flat).reshape(2 * gain.shape).swapaxes(1, 2).reshape(len(fold), -1)
         of_nodes = fold.T @ square @ fold
-        weights = (density * share).T[..., None]
-        across = (weights * np.square(left @ damping @ right)).sum(axis=0) + mean_density[:, None] * self.variance
-        between = np.square(left @ psi @ left.T)
-        between *= (density.T * share[:, None])[:, :, None] * density.T[:, None, :]
-        of_groups = np.diag(into[nodes:]) - between.sum(axis=0)
+        turned = (left @ damping).swapaxes(0, 1)
+        across = (turned.mT @ ((density * share)[..., None] * turned)).reshape(len(left), -1) @ fold @ by_node
+        across += mean_density[:, None] * self.variance
+        of_groups = np.diag(into[nodes:]) - self._between_groups(density.T, psi)
         right_sides = into[:, None] * self._right_sides(gap, following)
         # The nodes are eliminated by Woodbury's formula.
         diagonal = (into * out)[:nodes, None]
@@ -159,6 +162,20 @@ class ClassEquations(FeatureEquations):
         groups = np.linalg.solve(of_groups - across @ solved, right_sides[nodes:] + across @ known)
         step, tangent = (out[:, None] * np.concatenate([known + solved @ groups, groups])).T
         return gap, step, tangent
+
+    def _between_groups(self, density: ComplexArray, psi: ComplexArray) -> ComplexArray:
+        """Return how the resolvents of the groups raise each other, a few classes at once that fit into a cache."""
+        (left, _), (classes, groups) = self.factors, density.shape
+        found = np.zeros((groups, groups), dtype=np.complex128)
+        weights, stride = self.bulk.share[:, None] * density, max(1, _AT_ONCE // groups**2)
+        for first in range(0, classes, stride):
+            these = slice(first, first + stride)
+            between = left @ psi[these] @ left.T
+            np.square(between, out=between)
+            between *= weights[these, :, None]
+            between *= density[these, None]
+            found += between.sum(axis=0)
+        return found
 
     def strength_of(self, point: Point, profile: Array) -> float:
         """Return the strength above the bulk of one more direction: it is an outlier where that is one.
@@ -262,6 +279,7 @@ def without_leading(equations: ClassEquations) -> ClassEquations:
     Docs, "Spectra", equation (Z3b).
     """
     count, weight, below = equations.dimension, equations.neurons / equations.width, np.inf
+    equations = replace(equations, bulk=_without_rounding(equations.bulk))
     while len(equations.bulk.share) > 1:
         bulk = equations.bulk
         size = weight @ bulk.profile
@@ -281,7 +299,28 @@ def without_leading(equations: ClassEquations) -> ClassEquations:
         special = weight @ bulk.special_profile
         left = replace(bulk, share=bulk.share[rest], profile=bulk.profile[:, rest])
         equations = replace(equations, bulk=_alone(left, (special > below) & (special <= above), profile))
-    return replace(equations, bulk=_whole(equations.bulk, count, weight))
+    bulk = _whole(equations.bulk, count, weight)
+    size, special = weight @ bulk.profile, weight @ bulk.special_profile
+    largest = int(size.argmax())
+    beyond = (special > size[largest]) & (special <= below)
+    if beyond.any():
+        # The spike has no direction above all others that does not leave the bulk: its rule has other nodes.
+        bulk = _alone(bulk, beyond, bulk.profile[:, largest])
+    return replace(equations, bulk=bulk)
+
+
+def _without_rounding(bulk: Bulk) -> Bulk:
+    """Return the special directions without those of which the spike has nothing: rounding may leave any variance."""
+    kept = np.square(bulk.spike) > _NOTHING
+    length = float(np.linalg.norm(bulk.spike[kept]))
+    return replace(
+        bulk,
+        spike=bulk.spike[kept] / length,
+        teacher=bulk.teacher[kept],
+        pull=bulk.pull[:, kept],
+        norm_slope=bulk.norm_slope[:, kept],
+        special_profile=bulk.special_profile[:, kept],
+    )
 
 
 def _whole(bulk: Bulk, count: float, weight: Array) -> Bulk:

@@ -67,6 +67,9 @@ _DEGREE = 4
 #: Shares of the neurons, and of the inputs far out along the spike, whose bulk is averaged, one pair after the other,
 #: where the tails of their laws split into bands of single ones.
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
+#: How many nodes there are for a Gaussian readout where directions differ, over those of a prediction: edges change by
+#: a thousandth.
+_COARSER = 0.7
 #: Where nothing is an eigenvalue, over a bound of the bulk.
 _FAR = 16.0
 
@@ -185,11 +188,9 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     check_refine(refine)
     check_finite(problem, rows)
     # Folding would lose which value of a vocabulary a group has.
-    networks = result_of(
-        stepped_networks(
-            problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian", spectrum=True
-        )
-    )
+    gaussian = problem.readout.kind == "gaussian"
+    nodes = refine * _COARSER if gaussian and (problem.inputs is not None or problem.is_damped) else refine
+    networks = result_of(stepped_networks(problem, rows, "isotropic", nodes, fold=gaussian, spectrum=True))
     return _mean([(share, _spectrum(problem, rows, network)) for share, network in networks])
 
 
@@ -310,6 +311,13 @@ def _without_tails(
     laws = (group_weight, equations.weight), (equations.weight, group_weight)
     for (own, other), share in zip(laws, shares, strict=True):
         size = (slope**2 + variance) @ other
+        if isinstance(equations, ClassEquations):
+            # The mean keeps the dimensions of the slopes. What it leaves of their squares is the neurons' own.
+            sign = np.where(slope @ (other * slope[size.argmax()]) < 0, -1.0, 1.0)[:, None]
+            mean = sign * averaged_tail(own, size, sign * slope, share)
+            square, variance = (averaged_tail(own, size, table, share) for table in (slope**2, variance))
+            slope, variance = mean.T, np.maximum(variance + square - mean**2, 0.0).T
+            continue
         # Squares, as the slopes of opposite neurons, or inputs, are opposite.
         square, variance = (averaged_tail(own, size, table, share).T for table in (slope**2, variance))
         slope = np.copysign(np.sqrt(square), slope.T)

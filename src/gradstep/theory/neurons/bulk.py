@@ -300,9 +300,7 @@ def _correlated(
     Docs, "Correlated inputs", equation (C10).
     """
     odd = problem.activation.parity == "odd"
-    found = yield from correlated_classes(
-        step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum
-    )
+    found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum)
     share, profile, overlap, special_profile, mean_variance, components = found
     spike, teacher = overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.

@@ -9,7 +9,6 @@ of what rows are free to have along the special directions (those that resolve t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.gaussian.hermite import hermite_values
 from gradstep.theory.equivalent.leverage import SymmetricPairs
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.spectra.feature_equations import FeatureEquations
@@ -76,7 +74,7 @@ class _Form(NamedTuple):
 class ClassEquations(FeatureEquations):
     """The leverage equations at ridge ``-z n`` with classes of directions.
 
-    Docs, "Spectra", equation (Z3a).
+    Docs, "Spectra", equation (Z4a).
 
     Attributes
     ----------
@@ -90,7 +88,7 @@ class ClassEquations(FeatureEquations):
 
     @property
     def directions(self) -> float:
-        """Number of the directions of the classes."""
+        """Number of the directions of the bulk."""
         return self.dimension * float(self.bulk.share.sum())
 
     @cached_property
@@ -131,7 +129,10 @@ class ClassEquations(FeatureEquations):
         (left, right), (fold, by_node) = self.factors, self._squares
         share, profile, nodes = self.bulk.share, self.bulk.profile, len(self.weight)
         leverage, resolvent = np.split(np.exp(state), [nodes])
-        sample_weight, mean_density = self.samples * self.weight / (1 + leverage), self.neurons * resolvent / self.dimension
+        sample_weight, mean_density = (
+            self.samples * self.weight / (1 + leverage),
+            self.neurons * resolvent / self.dimension,
+        )
         density = mean_density[:, None] * profile
         gain, product = (right * sample_weight) @ right.T, (left.T * density.T[:, None]) @ left
         damping = np.linalg.inv(np.eye(len(gain)) + gain @ product)
@@ -208,7 +209,7 @@ class ClassEquations(FeatureEquations):
     def _form(self, z: float, leverage: Array, resolvent: Array) -> _Form:
         """Return the quadratic form of the fit at a real `z` above the bulk.
 
-        Docs, "Spectra", equation (Z3a).
+        Docs, "Spectra", equation (Z4a).
         """
         (left, right), pull = self.factors, self.bulk.pull
         sample_weight = np.maximum(self.samples * self.weight / (1 + leverage), 0.0)
@@ -242,19 +243,23 @@ class ClassEquations(FeatureEquations):
 
     def _missing(self, z: float, leverage: Array, resolvent: Array) -> float:
         """Return what the missing bulk adds along the readout."""
-        return float(self._strengths(z, leverage, resolvent)[1])
+        return float(np.real(self._strengths(z, leverage, resolvent)[1]))
 
     def spikes(self, point: Point) -> tuple[Array, Array]:
         """Return vectors over the groups and what they do not resolve of the readout, and strengths above the bulk."""
         form = self._form(point.z.real, *self.unknowns(point))
         return form.means @ form.coefficients, form.strengths
 
-    def slope_of_strength(self, point: Point, rank: int) -> float:
-        """Return the derivative in z of the strength of one of the `spikes`, from solutions on either side along the tangent."""
+    def residue(self, point: Point, rank: int) -> tuple[Array, float]:
+        """Return the null vector at an outlier, and what its square has in ``F``: the slope is that along the tangent.
+
+        Docs, "Spectra", equation (Z3).
+        """
         step, x = _STEP * point.z.real, point.z.real
         beside = [np.split(np.exp(point.state + h * point.tangent).real, [len(self.weight)]) for h in (-step, step)]
         low, high = (self._form(x + h, *each).strengths[rank] for h, each in zip((-step, step), beside, strict=True))
-        return float((high - low) / (2 * step))
+        null = self.null_vector(point, self.spikes(point)[0][:, rank])
+        return null, float(-self.samples * 2 * step / (high - low))
 
     def slopes(self, point: Point, rank: int) -> tuple[Array, Array]:
         """Return the slopes of the vector over samples along the teacher's rest, and along each special direction.
@@ -276,37 +281,41 @@ def without_leading(equations: ClassEquations) -> ClassEquations:
     From the top of the law, classes that are one direction together leave the bulk if its eigenvalue is above those of
     all directions behind it. What is less than one direction at either end of the rest is a part of the next class.
 
-    Docs, "Spectra", equation (Z3b).
+    Docs, "Spectra", equation (Z4b).
     """
-    count, weight, below = equations.dimension, equations.neurons / equations.width, np.inf
+    weight, below = equations.neurons / equations.width, np.inf
     equations = replace(equations, bulk=_without_rounding(equations.bulk))
-    while len(equations.bulk.share) > 1:
-        bulk = equations.bulk
-        size = weight @ bulk.profile
-        order = np.argsort(size)[::-1]
-        together = np.cumsum(bulk.share[order]) * count
-        number = int(np.argmin(np.abs(together - 1))) + 1
-        if abs(together[number - 1] - 1) > _SINGLE or number == len(order):
+    while (found := _single(equations)) is not None:
+        profile, rest, between = found
+        if not _leaves(replace(equations, bulk=_whole(rest, equations)), profile):
             break
-        first, rest = order[:number], order[number:]
-        profile = bulk.profile[:, first] @ bulk.share[first] / bulk.share[first].sum()
-        without = replace(
-            equations, bulk=_whole(replace(bulk, share=bulk.share[rest], profile=bulk.profile[:, rest]), count, weight)
-        )
-        if not _leaves(without, profile):
-            break
-        above, below = below, float(np.sqrt(size[first[-1]] * size[rest[0]]))
-        special = weight @ bulk.special_profile
-        left = replace(bulk, share=bulk.share[rest], profile=bulk.profile[:, rest])
-        equations = replace(equations, bulk=_alone(left, (special > below) & (special <= above), profile))
-    bulk = _whole(equations.bulk, count, weight)
+        special, above, below = weight @ rest.special_profile, below, between
+        equations = replace(equations, bulk=_alone(rest, (special > below) & (special <= above), profile))
+    bulk = _whole(equations.bulk, equations)
     size, special = weight @ bulk.profile, weight @ bulk.special_profile
-    largest = int(size.argmax())
-    beyond = (special > size[largest]) & (special <= below)
+    # The rule of the spike has other nodes. None of its directions is above all others without being an outlier.
+    beyond = (special > size.max()) & (special <= below)
     if beyond.any():
-        # The spike has no direction above all others that does not leave the bulk: its rule has other nodes.
-        bulk = _alone(bulk, beyond, bulk.profile[:, largest])
+        bulk = _alone(bulk, beyond, bulk.profile[:, size.argmax()])
     return replace(equations, bulk=bulk)
+
+
+def _single(equations: ClassEquations) -> tuple[Array, Bulk, float] | None:
+    """Return the variances of the rows in the direction above all others, the other classes, and a size between.
+
+    None if the classes at the top of the law are no single direction together.
+    """
+    bulk = equations.bulk
+    size = equations.neurons / equations.width @ bulk.profile
+    order = np.argsort(size)[::-1]
+    together = np.cumsum(bulk.share[order]) * equations.dimension
+    number = int(np.argmin(np.abs(together - 1))) + 1
+    if number == len(order) or abs(together[number - 1] - 1) > _SINGLE:
+        return None
+    first, rest = order[:number], order[number:]
+    profile = bulk.profile[:, first] @ bulk.share[first] / bulk.share[first].sum()
+    between = float(np.sqrt(size[first[-1]] * size[rest[0]]))
+    return profile, replace(bulk, share=bulk.share[rest], profile=bulk.profile[:, rest]), between
 
 
 def _without_rounding(bulk: Bulk) -> Bulk:
@@ -323,9 +332,9 @@ def _without_rounding(bulk: Bulk) -> Bulk:
     )
 
 
-def _whole(bulk: Bulk, count: float, weight: Array) -> Bulk:
-    """Return the classes with those of less than a direction at either end made a part of the next."""
-    share, profile = bulk.share, bulk.profile
+def _whole(bulk: Bulk, equations: ClassEquations) -> Bulk:
+    """Return classes with those of less than a direction at either end made a part of the next."""
+    share, profile, count, weight = bulk.share, bulk.profile, equations.dimension, equations.neurons / equations.width
     for sign in (1, -1):
         order = np.argsort(sign * (weight @ profile))
         ends = int(np.argmax(np.cumsum(share[order]) * count >= _WHOLE)) + 1

@@ -1,4 +1,4 @@
-r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, and their vectors.
+r"""The equations of the features' spectrum where all directions off the spike are alike.
 
 At ridge :math:`-zn` the leverage equations (see `gradstep.theory.equivalent.leverage`) give the Stieltjes transform
 
@@ -114,12 +114,17 @@ class FeatureEquations:
         """Number of neurons."""
         return float(self.neurons.sum())
 
+    @property
+    def directions(self) -> float:
+        """Number of the directions of the bulk."""
+        return self.dimension
+
     @cached_property
     def _rank(self) -> tuple[float, bool]:
         # A linear activation has no noise of its own: the rank is that of a product of two matrices.
         sizes = [self.width, self.samples]
         if self.variance.max() <= 1e-12 * np.square(self.slope).max():
-            sizes.append(self.dimension)
+            sizes.append(self.directions)
         sizes.sort()
         # The groups' shares of the neurons sum to one but for rounding.
         return sizes[0], bool(np.isclose(sizes[0], sizes[1], rtol=1e-9))
@@ -290,9 +295,28 @@ class FeatureEquations:
         """Return the null vector of ``Q`` that belongs to one of the `spikes` of strength one."""
         return np.asarray(self._root(self.unknowns(point)[1]) * vector)
 
-    def slope_of_strength(self, point: Point, rank: int) -> float:
-        """Return the derivative in z of the strength of one of the `spikes`, from a step along the imaginary axis."""
+    def residue(self, point: Point, rank: int) -> tuple[Array, float]:
+        """Return the null vector of ``Q`` at an outlier, where a strength is one, and what its square has in ``F``.
+
+        Docs, "Spectra", equation (Z3).
+
+        Parameters
+        ----------
+        point : Point
+        rank : int
+            Of the strength.
+
+        Returns
+        -------
+        null : ndarray, shape (groups + 1,)
+        scale : float
+            ``-n`` over the derivative of the strength in z.
+        """
         vector = self.spikes(point)[0][:, rank]
+        return self.null_vector(point, vector), -self.samples / self.slope_of_strength(point, vector)
+
+    def slope_of_strength(self, point: Point, vector: Array) -> float:
+        """Return the derivative in z of the strength of one of the `spikes`, from a step along the imaginary axis."""
         step = _IMAGINARY * point.z.real
         beside = np.split(np.exp(point.state).real * (1 + 1j * step * point.tangent.real), [len(self.weight)])
         rows, missing = self._strengths(point.z.real + 1j * step, *beside)

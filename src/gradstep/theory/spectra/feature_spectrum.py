@@ -1,26 +1,13 @@
 r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, and their vectors.
 
-At ridge :math:`-zn` the leverage equations (see `gradstep.theory.equivalent.leverage`) give the Stieltjes transform
-
-.. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=N_gR_g.
-
-The mean features, functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group, make a low-rank
-part. Summed over the neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with
-:math:`Q=\mathrm{diag}(1/v)+G_0` and :math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the
-slope of :math:`g_0` along the input's length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`;
-the residues of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of
-the readout. The step reduces the network's own output: along the readout at initialisation the bulk is smaller by a
-factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
-This assumes one resolvent for all groups along the readout, which is inaccurate if ``|s|`` is above two. The Stieltjes
-transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
+The equations are those of `gradstep.theory.spectra.feature_equations` where all directions off the spike are alike, and
+of `gradstep.theory.spectra.feature_classes` after steps on correlated inputs and damped steps, where they differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +44,7 @@ from gradstep.theory.step.weighted_samples import largest_residual, residual_law
 from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
-__all__ = ["FeatureEquations", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
+__all__ = ["Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -114,6 +101,11 @@ class Outlier:
         return int(np.argmax(self.sample_overlap))
 
     @property
+    def of_inputs(self) -> bool:
+        """Whether the left vector is closer to a linear function of the inputs off the spike than to one of kappa."""
+        return self.linear_overlap > float(self.sample_overlap.max())
+
+    @property
     def neuron_degree(self) -> int:
         """Degree of the polynomial of the readout that the right vector is closest to."""
         return int(np.argmax(self.neuron_overlap))
@@ -132,10 +124,10 @@ class Spectrum(Summarised):
     alignment : float
         Overlap of the spike direction with the teacher's.
     sample_outlier : float, optional
-        Where the step's sample with the largest residual typically (the median over draws) puts an eigenvalue above the
-        bulk; none if that would not leave it. This differs from draw to draw and is not among `outliers`, samples with
-        smaller residuals may add others below it, and the bulk of a network ends among them: its edge is then not
-        that of `bulk`.
+        After a plain step on isotropic inputs: where the step's sample with the largest residual typically (the median
+        over draws) puts an eigenvalue above the bulk; none if that would not leave it. This differs from draw to draw
+        and is not among `outliers`, samples with smaller residuals may add others below it, and the bulk of a network
+        ends among them: its edge is then not that of `bulk`.
     """
 
     bulk: Law
@@ -147,7 +139,8 @@ class Spectrum(Summarised):
         """Return the summary that is printed."""
         rows = [["edge of the bulk", number(self.bulk.edge)]]
         for rank, outlier in enumerate(self.outliers, 1):
-            rows.append([f"outlier {rank}, along h{outlier.sample_degree}", number(outlier.eigenvalue)])
+            along = "the inputs" if outlier.of_inputs else f"h{outlier.sample_degree}"
+            rows.append([f"outlier {rank}, along {along}", number(outlier.eigenvalue)])
         return Summary("Spectrum of the feature covariance", table=Table(["eigenvalue", "theory"], rows))
 
 
@@ -174,14 +167,18 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     Raises
     ------
     InvalidInput
-        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
-        and readout both with a mean).
+        For infinite sizes, an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
+        and readout both with a mean), the model ``rows="isotropic"`` of correlated inputs or of a damped step, and as
+        `gradstep.predict`.
     NotConverged
         If the solution cannot be followed to the real axis, or the density does not integrate to one.
 
     Notes
     -----
-    Directions off the spike are all alike here, as with ``bulk="isotropic"`` in `gradstep.predict`. With
+    After a plain step on isotropic inputs directions off the spike are all alike here, as with ``bulk="isotropic"`` in
+    `gradstep.predict`. With correlated inputs, and after a damped step, they are in the classes of
+    ``bulk="structured"``. A single leading direction of the inputs whose eigenvalue is above those of all directions
+    behind it is no part of the bulk, but an outlier. Several directions of one eigenvalue are a band of the bulk. With
     ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common part of all rows
     together (`gradstep.theory.step.own_output`).
     """
@@ -283,11 +280,14 @@ def _sample_outlier(
 
 
 def check_finite(problem: Problem, rows: RowLaw) -> None:
-    """Raise `InvalidInput` unless the problem has finite sizes, and the law of the rows a name."""
+    """Raise `InvalidInput` unless the problem has finite sizes, and the law of the rows a name that answers for it."""
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
     one_of("rows", rows, ("network", "isotropic"))
+    if rows == "isotropic" and (problem.inputs is not None or problem.is_damped):
+        case = "correlated inputs" if problem.inputs is not None else "a damped step"
+        raise InvalidInput("rows", rows, f"'network' for {case}: the model is one of plain steps in isotropic inputs")
 
 
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
@@ -400,10 +400,7 @@ def _outlier(
     """
     leverage, _ = equations.unknowns(point)
     x = point.z.real
-    # Null vector of Q, and the residue of its inverse.
-    vector = equations.spikes(point)[0][:, rank]
-    null = equations.null_vector(point, vector)
-    scale = -equations.samples / equations.slope_of_strength(point, rank)
+    null, scale = equations.residue(point, rank)
     hermite = hermite_values(equations.kappa, _DEGREE)
     odd = equations.kappa[0] > 0
     if odd:

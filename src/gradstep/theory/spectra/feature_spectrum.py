@@ -231,8 +231,10 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
         equations = without_leading(ClassEquations(*arguments, bulk=network.tables.bulk))
     equations, bulk = _law(equations, groups.weight)
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
-    polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
+    # Groups of projections that do not determine the readout have offsets too where directions differ.
+    resolved = groups.resolved and network.resolve
+    polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd, resolved=resolved)
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not resolved)
     sample_outlier = None
     if rows == "network" and step.correlated is None:
         sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge)
@@ -324,9 +326,9 @@ def _without_tails(
     return slope, variance
 
 
-def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool) -> Array:
+def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool, resolved: bool) -> Array:
     """Return the mean of the orthonormal polynomials of the readout in each group, shape (degrees, groups)."""
-    if groups.resolved:
+    if resolved:
         known = readout_polynomials(readout, groups.readout * np.sqrt(readout.second_moment), _DEGREE)
     else:
         # The readout is known from the projection up to a Gaussian error.

@@ -216,7 +216,7 @@ def compared(case: gs.Problem, seeds: range, *, degrees: tuple[int | None, ...])
 
 
 @pytest.mark.parametrize(
-    "changes, degrees",
+    ("changes", "degrees"),
     [
         ({"inputs": gs.Inputs.spiked([9.0], d=300)}, (1, None)),
         ({"damping": 0.1, "activation": "relu", "readout": VALUES}, (0, 1)),

@@ -39,7 +39,7 @@ _AT_ONCE = 2**14
 _NOTHING = 1e-6
 #: Directions that a class must have at least to stand for itself, and how near to one is a single direction.
 _WHOLE, _SINGLE = 0.9, 0.03
-#: Where nothing is an eigenvalue, over a bound of the bulk; ratio of the places at which a single direction is sought.
+#: Where nothing is an eigenvalue, over a bound of the bulk; largest ratio of places where a direction is sought.
 _FAR, _RATIO = 2.0, 0.98
 #: Imaginary part of a transform, over its size, from which there is a density.
 _DENSITY = 1e-8
@@ -374,7 +374,8 @@ def _leaves(equations: ClassEquations, profile: Array) -> bool:
         return True
     while strength <= 1:
         try:
-            point = around_nearest(equations, known, known[-1].z.real * _RATIO)
+            # A strength falls about like 1/z.
+            point = around_nearest(equations, known, known[-1].z.real * min((1 + strength) / 2, _RATIO))
         except NotConverged:
             return False
         value = equations.transform(point.state, point.tangent)[0]

@@ -242,3 +242,20 @@ def test_the_bulk_is_that_of_networks(changes: dict[str, Any]) -> None:
     assert np.abs(number - expected).max() < 3.5
     top = values[:, -1 - len(spectrum.outliers)].mean()
     assert 0.9 < top / spectrum.bulk.edge < 1.02
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("changes", "degrees"),
+    [
+        ({"activation": "tanh(x)+0.3*x**2"}, (1,)),
+        ({"damping": 0.1, "activation": "relu", "readout": VALUES}, (0, 1)),
+        ({"damping": 1.0, "activation": "tanh(x)+0.3*x**2", "readout": "gaussian"}, (0, 1, 2)),
+        ({"damping": 1.0, "activation": "relu", "inputs": gs.Inputs.power_law(0.5, d=600)}, (0, None, None)),
+        ({"damping": 0.1, "activation": "relu", "inputs": None, "readout": "gaussian"}, (0,)),
+        ({"inputs": gs.Inputs.spiked([9.0, 6.0], d=600)}, (1, None, None)),
+    ],
+)
+def test_outliers_are_those_of_larger_networks(changes: dict[str, Any], degrees: tuple[int | None, ...]) -> None:
+    case = problem(**changes).replace(d=600, width=800, n_step=1200, n=1400)
+    assert np.abs(compared(case, range(24), degrees=degrees)).max() < 4

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.resolution import NOTHING
 from gradstep.theory.equivalent.leverage import SymmetricPairs
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.spectra.feature_equations import FeatureEquations
@@ -100,12 +101,13 @@ class ClassEquations(FeatureEquations):
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
-        """Slopes as ``left @ right``, of as few dimensions as their mean square needs."""
-        left, right = np.sqrt(self.neurons), np.sqrt(self.weight)
-        first, size, last = np.linalg.svd(left[:, None] * self.slope * right, full_matrices=False)
-        kept = size > _DIMENSION * max(size[0], 1e-300)
+        """Slopes as ``left @ right``, of as few dimensions as the mean square of every group needs."""
+        size, weight = np.sqrt(np.square(self.slope) @ self.weight), np.sqrt(self.weight)
+        scale = 1 / np.maximum(size, NOTHING)[:, None]
+        first, singular, last = np.linalg.svd(scale * self.slope * weight, full_matrices=False)
+        kept = singular > _DIMENSION * max(singular[0], NOTHING)
         # Products with the slopes do not divide by the small weights.
-        return (self.slope * right) @ last[kept].T, (first[:, kept] / size[kept]).T @ (left[:, None] * self.slope)
+        return (self.slope * weight) @ last[kept].T, (first[:, kept] / singular[kept]).T @ (scale * self.slope)
 
     @cached_property
     def _squares(self) -> tuple[Array, Array]:

@@ -414,14 +414,14 @@ def _outlier(
         # Its first polynomial is the readout itself, of which the groups resolve a part.
         by_neuron[1] += np.sqrt(max(1 - equations.resolved_share, 0.0)) * null[-1]
     neuron = scale / equations.width * by_neuron**2
-    off_spike = 0.0
+    if not isinstance(equations, ClassEquations):
+        return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)
+    along_rest, slopes = equations.slopes(point, rank)
+    remaining, degree = equations.weight / (1 + leverage), np.arange(1, _DEGREE + 1)
+    # By Mehler's formula, with one power for the rest.
+    part = np.sqrt(max(1 - alignment**2, 0.0) * degree) * alignment ** (degree - 1)
+    below = part * (hermite_values(equations.kappa, _DEGREE)[:-1] @ (remaining * along_rest))
     by_teacher = alignment ** np.arange(_DEGREE + 1) * by_sample
-    if isinstance(equations, ClassEquations):
-        along_rest, slopes = equations.slopes(point, rank)
-        remaining, degree = equations.weight / (1 + leverage), np.arange(1, _DEGREE + 1)
-        # By Mehler's formula, with one power for the rest.
-        part = np.sqrt(max(1 - alignment**2, 0.0) * degree) * alignment ** (degree - 1)
-        below = part * (hermite_values(equations.kappa, _DEGREE)[:-1] @ (remaining * along_rest))
-        by_teacher[1:] += np.where(odd & (degree % 2 == 0), 0.0, below)
-        off_spike = float(scale / x * np.square(slopes @ remaining).sum())
-    return Outlier(x, sample, neuron, scale / x * by_teacher**2, off_spike)
+    by_teacher[1:] += np.where(odd & (degree % 2 == 0), 0.0, below)
+    linear = float(scale / x * np.square(slopes @ remaining).sum())
+    return Outlier(x, sample, neuron, scale / x * by_teacher**2, linear)

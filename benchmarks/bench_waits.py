@@ -38,7 +38,8 @@ from scipy.linalg import lapack
 import gradstep as gs
 from gradstep.papers.moniri2024.finite import finite_errors
 from gradstep.theory.convex.convex_loss import convex_prediction
-from gradstep.theory.spectra.feature_spectrum import FeatureEquations, feature_spectrum
+from gradstep.theory.spectra.feature_equations import FeatureEquations
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.threads import one_thread
 

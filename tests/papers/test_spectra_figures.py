@@ -15,7 +15,8 @@ from gradstep.papers.experiments import feature_spectra, spectra
 from gradstep.papers.figure import load_figures
 from gradstep.papers.outcome import Judged
 from gradstep.simulation import Network
-from gradstep.theory.spectra.feature_spectrum import FeatureEquations, feature_spectrum
+from gradstep.theory.spectra.feature_equations import FeatureEquations
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law, advance, start
 
 CENTRED = "sin(1.2*x + 0.6) - 0.27484099773585186"

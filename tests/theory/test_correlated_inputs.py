@@ -188,7 +188,7 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
         (gs.predict, {"output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {}, "rows"),
         (lambda problem: gs.predict(problem, bulk="isotropic"), {}, "bulk"),
-        (feature_spectrum, {}, "inputs"),
+        (lambda problem: feature_spectrum(problem, rows="isotropic"), {}, "rows"),
         (gs.predict, {"inputs": gs.Inputs.spiked([200.0], 120)}, "inputs"),
     ],
 )

@@ -119,10 +119,6 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the predicted density of the singular values of the features or of the weights, and the outliers."""
     of = one_of("of", request.get("of", "features"), ("features", "weights"))
     problem = problem_of(_setting(request))
-    if of == "features" and (problem.is_damped or problem.inputs is not None):
-        what = "the features after a damped step" if problem.is_damped else "the features of correlated inputs"
-        allowed = "a plain step on isotropic inputs for the features"
-        raise InvalidInput("problem", what, allowed, f"no theory of the spectrum for {what}")
     if problem.is_limit:
         problem = problem.at_dimension(_SPECTRUM_DIMENSION)
     return _of_weights(problem) if of == "weights" else _of_features(problem)
@@ -172,7 +168,9 @@ def _of_features(problem: Problem) -> dict[str, Any]:
 
 
 def _name(outlier: Outlier) -> str:
-    """Say which function of the projection kappa an outlier's vector is closest to, and how close."""
+    """Say which function an outlier's vector is closest to, one of the projection kappa as a rule, and how close."""
+    if outlier.of_inputs:
+        return f"the inputs ({100 * outlier.linear_overlap:.0f} %)"
     share = float(np.max(outlier.sample_overlap))
     return f"{_POWERS[outlier.sample_degree]} ({100 * share:.0f} %)"
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import brentq
 
 import gradstep as gs
-import gradstep.theory.spectra.feature_spectrum as feature_spectrum_module
+import gradstep.theory.spectra.feature_equations as feature_equations
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments, scalar_function
 from gradstep.papers.ba2022 import outlier
@@ -19,7 +19,8 @@ from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.spectra import spike
-from gradstep.theory.spectra.feature_spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
+from gradstep.theory.spectra.feature_equations import FeatureEquations
+from gradstep.theory.spectra.feature_spectrum import _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.spectra.stieltjes import Law, advance, around, averaged_tail, find_law, mean_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.statistics import step_statistics
@@ -537,7 +538,7 @@ def test_a_polynomial_after_a_large_step_takes_few_evaluations(monkeypatch: pyte
         raise AssertionError("evaluates the whole matrix")
 
     monkeypatch.setattr(FeatureEquations, "_newton_of_factors", counted)
-    monkeypatch.setattr(feature_spectrum_module, "evaluate", whole)
+    monkeypatch.setattr(feature_equations, "evaluate", whole)
     law = feature_spectrum(problem(activation="H1 + 0.3*H3", teacher="x")).bulk
     assert law.weight.sum() == pytest.approx(1, abs=1e-6)
     assert max(band.upper / band.lower for band in law.bands) > 1e4

@@ -12,7 +12,7 @@ from gradstep.gaussian.smoothing import hermite_smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.spectra.feature_spectrum import FeatureEquations
+from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import Law, find_law
 
 __all__ = ["outlier", "spectral_law"]

@@ -183,6 +183,7 @@ def stepped_networks(
     any_loss: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
     plane: bool = False,
+    spectrum: bool = False,
 ) -> Computation[tuple[tuple[float, SteppedNetwork], ...]]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
@@ -208,6 +209,8 @@ def stepped_networks(
     plane : bool, optional
         Whether the teacher's direction is resolved beside that of the spike where a fit learns from it
         (`gradstep.theory.neurons.plane`).
+    spectrum : bool, optional
+        As in `gradstep.theory.neurons.bulk.bulk_law`.
 
     Returns
     -------
@@ -234,7 +237,7 @@ def stepped_networks(
             if part > 0:
                 tables = yield from tables_of(
                     problem, step.resolved, sizes, rows, bulk, refine,
-                    fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve,
+                    fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
                 found.append((weight * part, network))
@@ -260,6 +263,7 @@ def tables_of(
     any_loss: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
     resolve: bool | None = None,
+    spectrum: bool = False,
 ) -> Computation[Tables]:
     """Return the tables of one problem after a given step, without a leading axis; see `stepped_networks`."""
     _check_spectrum(problem, step, sizes.d)
@@ -273,7 +277,7 @@ def tables_of(
     features = conditional_features(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
-    bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine)
+    bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
     return Tables(features, groups, bulk)
 
 

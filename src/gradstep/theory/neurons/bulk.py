@@ -167,6 +167,8 @@ def bulk_law(
     n_step: float,
     model: BulkModel = "structured",
     refine: float = 1,
+    *,
+    spectrum: bool = False,
 ) -> Computation[Bulk]:
     """Return the classes of directions for the rows after the step.
 
@@ -183,6 +185,9 @@ def bulk_law(
     model : {"structured", "isotropic"}
     refine : float
         Divides the tolerance of the rules, by a hundred for each step beyond one.
+    spectrum : bool, optional
+        Whether the classes of correlated inputs are those of a spectrum
+        (`gradstep.theory.neurons.row_rules.resolved_law`).
 
     Returns
     -------
@@ -195,7 +200,7 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return (yield from _correlated(problem, step, step.correlated, groups, refine))
+        return (yield from _correlated(problem, step, step.correlated, groups, refine, spectrum=spectrum))
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -289,19 +294,26 @@ def _possible(share: Array) -> Array:
 
 
 def _correlated(
-    problem: Problem, step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, refine: float
+    problem: Problem,
+    step: StepStatistics,
+    samples: CorrelatedSamples | DampedSamples,
+    groups: Groups,
+    refine: float,
+    *,
+    spectrum: bool,
 ) -> Computation[Bulk]:
     """Return the classes of directions of correlated inputs.
 
     Docs, "Correlated inputs", equation (C10).
     """
     odd = problem.activation.parity == "odd"
-    found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd)
+    found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum)
     share, profile, overlap, special_profile, mean_variance, components = found
     spike, teacher = overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.
     teacher = teacher - spike * (spike @ teacher)
-    teacher /= np.linalg.norm(teacher)
+    if not spectrum:
+        teacher /= np.linalg.norm(teacher)
     pull = _pull(groups, spike, special_profile)
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(share, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike))

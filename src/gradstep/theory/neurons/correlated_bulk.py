@@ -49,6 +49,7 @@ def correlated_classes(
     refine: float,
     *,
     odd: bool,
+    spectrum: bool = False,
 ) -> Computation[tuple[Array, Array, Array, Array, Array, Array]]:
     """Return the classes of directions and the special directions.
 
@@ -87,7 +88,7 @@ def correlated_classes(
         law, samples.frame(step.alignment), refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
-        sampled=groups.knows_norms,
+        sampled=groups.knows_norms, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
     a_square = groups.readout_square * readout.second_moment

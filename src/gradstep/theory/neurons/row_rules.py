@@ -65,6 +65,9 @@ LEAST = 1e-12
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
+#: Angle of the points near the law that a rule for a spectrum knows, and its tolerance.
+_ANGLE, _SPECTRUM_TOLERANCE = 0.15, 1e-5
+
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
@@ -141,6 +144,7 @@ def resolved_law(
     several: bool = False,
     joint: bool = True,
     sampled: bool = False,
+    spectrum: bool = False,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
 
@@ -163,6 +167,9 @@ def resolved_law(
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
         Whether the rules have the components of the vectors that the samples make.
+    spectrum : bool, optional
+        Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
+        then that of the first vector alone, and has the components of the second.
 
     Returns
     -------
@@ -187,6 +194,10 @@ def resolved_law(
     if sampled or isinstance(mixed, StretchedLaw):
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
+    functions = None if mixed is None else _diagonals(mixed, points, frame)
+    if spectrum:
+        more = yield from _points(law, law.mean * _near_axis(lowest), frame)
+        points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
     along = np.diagonal(points.between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
     if not (np.all(points.transform.imag > 0) and np.all(along > 0)):
@@ -196,11 +207,12 @@ def resolved_law(
     if sampled:
         plain, resolved = zip(*(law.others(each, frame) for each in points.sets), strict=True)
         others = Others(plain[0], np.concatenate(resolved))
-    functions = None if mixed is None else _diagonals(mixed, points, frame)
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
-    return ResolvedLaw(points, law.mean, law.average(frame), importance, tolerance, joint, others, functions)
+    count, average = frame.shape[1], law.average(frame)
+    found = ResolvedLaw(points, law.mean, average, importance, tolerance, joint, others, functions, count)
+    return found.of_first if spectrum else found
 
 
 def rules(law: ResolvedLaw) -> Computation[RowRules]:
@@ -228,7 +240,7 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
         joint=law.joint, others=law.others,
     )  # fmt: skip
-    overlap, components = np.split(overlap, [law.average.shape[0]], axis=1)
+    overlap, components = np.split(overlap, [law.vectors], axis=1)
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None:
         both = law.functions[0].at(nodes), law.functions[1].at(special)
@@ -249,6 +261,8 @@ class ResolvedLaw(NamedTuple):
         As in `vectors_rule`.
     functions : tuple of Diagonals, optional
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
+    vectors : int
+        How many vectors have their components in the rule.
     """
 
     points: _Points
@@ -259,6 +273,23 @@ class ResolvedLaw(NamedTuple):
     joint: bool
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
+    vectors: int
+
+    @property
+    def of_first(self) -> ResolvedLaw:
+        """The same law with the first vector alone: the second is among `others`."""
+        points, others, first, second = self.points, self.others, slice(1), slice(1, 2)
+        plain, resolved = self.average[first, second] * 0.0, points.between[:, first, second]
+        if others is not None:
+            plain = np.concatenate([plain, others.plain[first]], axis=1)
+            resolved = np.concatenate([resolved, others.resolved[:, first]], axis=2)
+        between, d_between = (of[:, first, first] for of in (points.between, points.d_between))
+        return self._replace(
+            points=points._replace(between=between, d_between=d_between),
+            average=self.average[first, first],
+            others=Others(plain, resolved),
+            tolerance=_SPECTRUM_TOLERANCE,
+        )
 
     @property
     def diagonal_squares(self) -> Array:
@@ -342,6 +373,15 @@ def _resolvents(
 ) -> list[tuple[Complex, Complex, Complex, Complex]]:
     """Return transforms and resolvents of a law, with their derivatives, for each set of points and its frame."""
     return [(*law.transform(of), *law.between(of, vectors)) for of, vectors in zip(z, frame, strict=True)]
+
+
+@lru_cache(maxsize=64)
+def _near_axis(lowest: float) -> Complex:
+    """Return points near the positive axis, from a decade `lowest` on, evenly spaced in their logarithms; read-only."""
+    first, last = math.log(10) * lowest, math.log(10) * LEVELS[1]
+    points = np.exp(np.linspace(first, last, math.ceil((last - first) / _ANGLE))) * (1 + 1j * _ANGLE)
+    points.flags.writeable = False
+    return np.asarray(points)
 
 
 @lru_cache(maxsize=64)

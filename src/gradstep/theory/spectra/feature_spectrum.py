@@ -1,26 +1,13 @@
 r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, and their vectors.
 
-At ridge :math:`-zn` the leverage equations (see `gradstep.theory.equivalent.leverage`) give the Stieltjes transform
-
-.. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=N_gR_g.
-
-The mean features, functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group, make a low-rank
-part. Summed over the neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with
-:math:`Q=\mathrm{diag}(1/v)+G_0` and :math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the
-slope of :math:`g_0` along the input's length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`;
-the residues of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of
-the readout. The step reduces the network's own output: along the readout at initialisation the bulk is smaller by a
-factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
-This assumes one resolvent for all groups along the readout, which is inaccurate if ``|s|`` is above two. The Stieltjes
-transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
+The equations are those of `gradstep.theory.spectra.feature_equations` where all directions off the spike are alike, and
+of `gradstep.theory.spectra.feature_classes` after steps on correlated inputs and damped steps, where they differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +21,11 @@ from gradstep.readout import readout_polynomials
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_refine
-from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, SymmetricPairs, evaluate, linearised
-from gradstep.theory.equivalent.stacks import scaled_factors, solved_definite
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.spectra.feature_classes import ClassEquations, without_leading
+from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import (
     COARSE,
     EDGE_MARGIN,
@@ -49,7 +36,6 @@ from gradstep.theory.spectra.stieltjes import (
     around_nearest,
     averaged_tail,
     first_law,
-    in_half_plane,
     mean_law,
     start,
 )
@@ -58,7 +44,7 @@ from gradstep.theory.step.weighted_samples import largest_residual, residual_law
 from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
-__all__ = ["FeatureEquations", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
+__all__ = ["Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -68,14 +54,11 @@ _DEGREE = 4
 #: Shares of the neurons, and of the inputs far out along the spike, whose bulk is averaged, one pair after the other,
 #: where the tails of their laws split into bands of single ones.
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
+#: How many nodes there are for a Gaussian readout where directions differ, over those of a prediction: edges change by
+#: a thousandth.
+_COARSER = 0.7
 #: Where nothing is an eigenvalue, over a bound of the bulk.
 _FAR = 16.0
-#: Step along the imaginary axis that stands for a derivative: nothing is lost in it, however small it is.
-_IMAGINARY = 1e-20
-#: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest.
-_WORTH_FACTORS, _DIMENSION = 3, 1e-14
-#: Least singular value of a table that has factors, over the largest.
-_WEAK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -95,12 +78,17 @@ class Outlier:
         values).
     teacher_overlap : ndarray, shape (5,)
         Squared cosines of the left singular vector with :math:`h_p(\langle x,\beta_*\rangle)/\sqrt n`.
+    linear_overlap : float
+        Squared cosine of the left singular vector with the nearest linear function of the inputs that is uncorrelated
+        with their projections on the spike direction; zero where all directions off the spike are alike. It is large
+        for the eigenvalue of a single leading direction of correlated inputs.
     """
 
     eigenvalue: float
     sample_overlap: Array
     neuron_overlap: Array
     teacher_overlap: Array
+    linear_overlap: float = 0.0
 
     @property
     def singular_value(self) -> float:
@@ -111,6 +99,11 @@ class Outlier:
     def sample_degree(self) -> int:
         """Degree of the Hermite polynomial of kappa that the left vector is closest to."""
         return int(np.argmax(self.sample_overlap))
+
+    @property
+    def of_inputs(self) -> bool:
+        """Whether the left vector is closer to a linear function of the inputs off the spike than to one of kappa."""
+        return self.linear_overlap > float(self.sample_overlap.max())
 
     @property
     def neuron_degree(self) -> int:
@@ -131,10 +124,10 @@ class Spectrum(Summarised):
     alignment : float
         Overlap of the spike direction with the teacher's.
     sample_outlier : float, optional
-        Where the step's sample with the largest residual typically (the median over draws) puts an eigenvalue above the
-        bulk; none if that would not leave it. This differs from draw to draw and is not among `outliers`, samples with
-        smaller residuals may add others below it, and the bulk of a network ends among them: its edge is then not
-        that of `bulk`.
+        After a plain step on isotropic inputs: where the step's sample with the largest residual typically (the median
+        over draws) puts an eigenvalue above the bulk; none if that would not leave it. This differs from draw to draw
+        and is not among `outliers`, samples with smaller residuals may add others below it, and the bulk of a network
+        ends among them: its edge is then not that of `bulk`.
     """
 
     bulk: Law
@@ -146,266 +139,9 @@ class Spectrum(Summarised):
         """Return the summary that is printed."""
         rows = [["edge of the bulk", number(self.bulk.edge)]]
         for rank, outlier in enumerate(self.outliers, 1):
-            rows.append([f"outlier {rank}, along h{outlier.sample_degree}", number(outlier.eigenvalue)])
+            along = "the inputs" if outlier.of_inputs else f"h{outlier.sample_degree}"
+            rows.append([f"outlier {rank}, along {along}", number(outlier.eigenvalue)])
         return Summary("Spectrum of the feature covariance", table=Table(["eigenvalue", "theory"], rows))
-
-
-class _Factors(NamedTuple):
-    """Slopes as ``left @ right``; products of their factors and the variances' factors, of groups and of nodes."""
-
-    left: Array
-    right: Array
-    by_group: Array
-    by_node: Array
-    pairs: SymmetricPairs
-
-    def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        """Return the vector that turns products of factors into ``u @ matrix @ u``."""
-        first, second, double = self.pairs
-        return np.asarray((matrix[first, second] + matrix[second, first]) / 2 * double)
-
-
-def _product(table: Array) -> tuple[Array, Array] | None:
-    """Return factors of a table, each entry right to rounding relative to its row and column.
-
-    None if a dimension is weak: neurons that are nearly alike differ by little, and factors would lose its digits.
-    """
-    left, right, weakest = scaled_factors(table, _DIMENSION)
-    return None if weakest < _WEAK else (left, right)
-
-
-@dataclass(frozen=True)
-class FeatureEquations:
-    """The leverage equations at ridge ``-z n``, for `gradstep.theory.spectra.stieltjes`.
-
-    Docs, "Spectra", equation (Z1).
-
-    Attributes
-    ----------
-    kappa, weight : ndarray, shape (nodes,)
-    shared : ndarray, shape (groups, nodes) or (groups, 2 nodes)
-        ``g0``, then its slope along the input's length if any (`ConditionalFeatures.shared_mean`).
-    slope, variance : ndarray, shape (groups, nodes)
-        ``g1``, ``g2``.
-    neurons : ndarray, shape (groups,)
-    dimension, samples : float
-        ``d - 1`` and ``n``.
-    direction : ndarray, shape (groups,), optional
-        The readout at initialisation in the basis of normalised groups, a unit vector.
-    resolved_share, removed : float
-        Share of the readout's power that the groups resolve, and of the bulk's that the step takes from along the
-        readout (``1 - s^2``).
-    """
-
-    kappa: Array
-    shared: Array
-    slope: Array
-    variance: Array
-    weight: Array
-    neurons: Array
-    dimension: float
-    samples: float
-    direction: Array | None = None
-    resolved_share: float = 1.0
-    removed: float = 0.0
-
-    @property
-    def mean(self) -> Array:
-        """``g0``, shape (groups, nodes)."""
-        return self.shared[:, : len(self.weight)]
-
-    def at_shared(self, values: Array) -> Array:
-        """Return values at the nodes, repeated for each column of what is shared."""
-        return np.tile(values, self.shared.shape[1] // len(values))
-
-    @cached_property
-    def width(self) -> float:
-        """Number of neurons."""
-        return float(self.neurons.sum())
-
-    @cached_property
-    def _rank(self) -> tuple[float, bool]:
-        # A linear activation has no noise of its own: the rank is that of a product of two matrices.
-        sizes = [self.width, self.samples]
-        if self.variance.max() <= 1e-12 * np.square(self.slope).max():
-            sizes.append(self.dimension)
-        sizes.sort()
-        # The groups' shares of the neurons sum to one but for rounding.
-        return sizes[0], bool(np.isclose(sizes[0], sizes[1], rtol=1e-9))
-
-    @property
-    def mass(self) -> float:
-        """Share of non-zero eigenvalues."""
-        return self._rank[0] / self.width
-
-    @property
-    def hard_edge(self) -> bool:
-        """Whether the two smallest sizes coincide."""
-        return self._rank[1]
-
-    @cached_property
-    def top(self) -> float:
-        """A bound from the largest row variance."""
-        largest = float((np.square(self.slope) + self.variance).max())
-        spread = 1 + np.sqrt(self.width / self.samples)
-        return float(4 * largest * (spread * (1 + np.sqrt(self.width / self.dimension))) ** 2)
-
-    def start(self, z: complex) -> ComplexArray:
-        """Return the logarithms of ``V`` and ``R`` for a large ``z``."""
-        resolvent = np.full(len(self.neurons), -1 / (z * self.samples))
-        leverage = (self.neurons * resolvent) @ (self.slope**2 + self.variance)
-        return np.log(np.concatenate([leverage, resolvent]).astype(np.complex128))
-
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, Newton's step and the tangent in z: from factors of the tables if these have few."""
-        equations = LeverageEquations(
-            self._table, *(np.array([size]) for size in (self.width, self.dimension, self.samples, -z * self.samples))
-        )
-        if self._factors is not None:
-            return self._newton_of_factors(self._factors, equations, state)
-        point = evaluate(equations, state[None])
-        matrix, into, out = linearised(equations, point)
-        right = into[..., None] * self._right_sides(point.gap, point.following)
-        step, tangent = (out[..., None] * solved_definite(matrix, right))[0].T
-        return point.gap[0], step, tangent
-
-    @cached_property
-    def _table(self) -> LeverageTable:
-        columns = (self.slope, self.variance, self.weight, self.neurons / self.width)
-        return LeverageTable(*(column[None] for column in columns))
-
-    def _right_sides(self, gap: ComplexArray, following: ComplexArray) -> ComplexArray:
-        """Return the gap, and how z moves the right-hand sides, of which only those of the resolvents contain it."""
-        drift = self.samples * following
-        drift[..., : len(self.weight)] = 0
-        return np.stack([gap, drift], axis=-1)
-
-    def _newton_of_factors(
-        self, factors: _Factors, equations: LeverageEquations, state: ComplexArray
-    ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return what `newton` does: the matrix is a diagonal one less a product of few dimensions."""
-        left, right, by_group, by_node, pairs = factors
-        nodes, squares = len(self.weight), len(pairs.first)
-        leverage, resolvent = np.split(np.exp(state), [nodes])
-        sample_weight, density = equations.sampling[0] / (1 + leverage), equations.per_direction[0] * resolvent
-        gain, product = (right * sample_weight) @ right.T, (left.T * density) @ left
-        damping = np.linalg.inv(np.eye(len(gain)) + gain @ product)
-        coupling, psi = product @ damping, damping @ gain
-        raised = np.concatenate([factors.diagonal(coupling), density @ by_group[:, squares:]]) @ by_node
-        added = by_group @ np.concatenate([factors.diagonal(psi), by_node[squares:] @ sample_weight])
-        following = np.concatenate([self.dimension * raised, 1 / (equations.ridge + added)])
-        gap = np.log(following / np.exp(state))
-
-        into = np.concatenate([raised, density / following[nodes:]])
-        out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
-        size, one = len(by_node), np.eye(len(by_node))
-        core = np.zeros((2 * size, 2 * size), dtype=np.complex128)
-        core[:size, size:], core[size:, :size] = one, one
-        of_nodes, of_groups, source = slice(squares), slice(size, size + squares), pairs.square(damping)
-        core[of_nodes, of_nodes], core[of_groups, of_groups] = pairs.square(coupling), pairs.square(psi)
-        core[of_nodes, of_groups], core[of_groups, of_nodes] = source.T, source
-        rows = np.zeros((2 * size, len(state)), dtype=np.complex128)
-        rows[:size, :nodes], rows[size:, nodes:] = by_node, by_group.T * density
-        # Woodbury's formula.
-        alone = self._right_sides(gap, following) / out[:, None]
-        spread = rows / (into * out)
-        missing = np.linalg.solve(np.eye(2 * size) - core @ (spread @ rows.T), core @ (rows @ alone))
-        step, tangent = (out[:, None] * (alone + spread.T @ missing)).T
-        return gap, step, tangent
-
-    @cached_property
-    def _factors(self) -> _Factors | None:
-        """The tables as products, if they have few dimensions to rounding: those of polynomials have."""
-        slope, variance = _product(self.slope), _product(self.variance)
-        if slope is None or variance is None:
-            return None
-        (left, right), (own, of_nodes) = slope, variance
-        # Squares of products of the slopes are products of these.
-        pairs = SymmetricPairs.among(left.shape[1])
-        by_group, by_node = (
-            np.concatenate([pairs.of(left.T).T, own], axis=1),
-            np.concatenate([pairs.of(right), of_nodes]),
-        )
-        factors = _Factors(left, right, by_group, by_node, pairs)
-        return factors if _WORTH_FACTORS * len(factors.by_node) < sum(self.slope.shape) else None
-
-    def physical(self, state: ComplexArray) -> bool:
-        """Tell whether leverages and resolvents have positive imaginary parts."""
-        return in_half_plane(state)
-
-    def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
-        """Return the Stieltjes transform and its derivative."""
-        nodes = len(self.weight)
-        terms = self.samples / self.width * self.neurons * np.exp(state[nodes:])
-        return complex(terms.sum()), complex((terms * tangent[nodes:]).sum())
-
-    @cached_property
-    def _readout(self) -> Array:
-        """The readout over normalised groups, and what they do not resolve of it: a unit vector."""
-        along = np.zeros(len(self.neurons)) if self.direction is None else np.sqrt(self.resolved_share) * self.direction
-        return np.append(along, np.sqrt(max(1 - self.resolved_share, 0.0)))
-
-    @cached_property
-    def _along(self) -> Array:
-        """Weights of the groups along the readout, or equal ones."""
-        count = len(self.neurons)
-        return np.full(count, 1 / count) if self.direction is None else np.square(self.direction)
-
-    def unknowns(self, point: Point) -> tuple[Array, Array]:
-        """Return ``V`` and ``R`` at a real point outside the bulk."""
-        leverage, resolvent = np.split(np.exp(point.state).real, [len(self.weight)])
-        return leverage, resolvent
-
-    def _root(self, resolvent: NDArray[Any]) -> NDArray[Any]:
-        """Return ``|v|^1/2``; the last entry is that of an average neuron along the readout."""
-        v = -np.append(self.neurons * resolvent, self.width / (self._along @ (1 / resolvent)))
-        return np.asarray(np.sqrt(np.where(v.real > 0, v, 0)))
-
-    def _strengths(
-        self, z: complex, leverage: NDArray[Any], resolvent: NDArray[Any]
-    ) -> tuple[NDArray[Any], complex | float]:
-        """Return `rows` and `missing`: `rows` times its transpose, and what the missing bulk adds along the readout.
-
-        The sum is ``|v|^1/2 G0 |v|^1/2`` with that bulk, an analytic function of its arguments.
-        """
-        sample_weight = self.samples * self.weight / (1 + leverage)
-        half_weight = np.sqrt(np.where(sample_weight.real > 0, sample_weight, 0))
-        rows = self._root(resolvent)[:-1, None] * self.shared * self.at_shared(half_weight)
-        if self.direction is None or self.removed == 0:
-            return rows, 0.0
-        inverse = self._along @ (1 / resolvent)
-        return rows, self.removed * (
-            inverse + z * self.samples - (self._along @ self.variance) @ sample_weight
-        ) / inverse
-
-    def spikes(self, point: Point) -> tuple[Array, Array]:
-        """Return vectors over the groups and what they do not resolve of the readout, and strengths above the bulk.
-
-        These are eigenvectors of ``|v|^1/2 G0 |v|^1/2``, with what the missing bulk adds along the readout. There ``V``
-        is in (-1, 0) and every ``R`` negative, except where a band too light to be found lies higher still: what makes
-        it is left out. ``det Q = 0`` where a strength is one, and ``|v|^1/2`` times the vector is then its null vector.
-        """
-        rows, missing = self._strengths(point.z.real, *self.unknowns(point))
-        if missing == 0:
-            # Singular vectors keep the digits of weak spikes.
-            left, singular, _ = np.linalg.svd(rows, full_matrices=False)
-            none = len(rows) + 1 - len(singular)
-            return np.pad(left, ((0, 1), (0, none))), np.pad(np.square(singular), (0, none))
-        rows = np.concatenate([rows, np.zeros((1, rows.shape[1]))])
-        strengths, vectors = np.linalg.eigh(rows @ rows.T + missing * np.outer(self._readout, self._readout))
-        return vectors[:, ::-1], strengths[::-1]
-
-    def null_vector(self, point: Point, vector: Array) -> Array:
-        """Return the null vector of ``Q`` that belongs to one of the `spikes` of strength one."""
-        return np.asarray(self._root(self.unknowns(point)[1]) * vector)
-
-    def slope_of_strength(self, point: Point, vector: Array) -> float:
-        """Return the derivative in z of the strength of one of the `spikes`, from a step along the imaginary axis."""
-        step = _IMAGINARY * point.z.real
-        beside = np.split(np.exp(point.state).real * (1 + 1j * step * point.tangent.real), [len(self.weight)])
-        rows, missing = self._strengths(point.z.real + 1j * step, *beside)
-        strength = np.square(vector[:-1] @ rows).sum() + missing * (self._readout @ vector) ** 2
-        return float(strength.imag / step)
 
 
 @one_thread()
@@ -431,21 +167,27 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     Raises
     ------
     InvalidInput
-        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
-        and readout both with a mean).
+        For infinite sizes, an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
+        and readout both with a mean), the model ``rows="isotropic"`` of correlated inputs or of a damped step, and as
+        `gradstep.predict`.
     NotConverged
         If the solution cannot be followed to the real axis, or the density does not integrate to one.
 
     Notes
     -----
-    Directions off the spike are all alike here, as with ``bulk="isotropic"`` in `gradstep.predict`. With
+    After a plain step on isotropic inputs directions off the spike are all alike here, as with ``bulk="isotropic"`` in
+    `gradstep.predict`. With correlated inputs, and after a damped step, they are in the classes of
+    ``bulk="structured"``. A single leading direction of the inputs whose eigenvalue is above those of all directions
+    behind it is no part of the bulk, but an outlier. Several directions of one eigenvalue are a band of the bulk. With
     ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common part of all rows
     together (`gradstep.theory.step.own_output`).
     """
     check_refine(refine)
     check_finite(problem, rows)
     # Folding would lose which value of a vocabulary a group has.
-    networks = result_of(stepped_networks(problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian"))
+    gaussian = problem.readout.kind == "gaussian"
+    nodes = refine * _COARSER if gaussian and (problem.inputs is not None or problem.is_damped) else refine
+    networks = result_of(stepped_networks(problem, rows, "isotropic", nodes, fold=gaussian, spectrum=True))
     return _mean([(share, _spectrum(problem, rows, network)) for share, network in networks])
 
 
@@ -470,7 +212,7 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
     """Return the spectrum of one description of a network."""
     sizes, step, groups, features = network.sizes, network.step.resolved, network.tables.groups, network.tables.features
     share, direction = groups.readout_direction
-    equations = FeatureEquations(
+    arguments = (
         features.kappa,
         features.shared_mean,
         features.slope,
@@ -483,11 +225,19 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
         float(share[0]),
         1 - network.shrinkage**2,
     )
+    if step.correlated is None:
+        equations = FeatureEquations(*arguments)
+    else:
+        equations = without_leading(ClassEquations(*arguments, bulk=network.tables.bulk))
     equations, bulk = _law(equations, groups.weight)
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
-    polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
-    sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge) if rows == "network" else None
+    # Groups of projections that do not determine the readout have offsets too where directions differ.
+    resolved = groups.resolved and network.resolve
+    polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd, resolved=resolved)
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not resolved)
+    sample_outlier = None
+    if rows == "network" and step.correlated is None:
+        sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge)
     return Spectrum(bulk, outliers, network.step.alignment, sample_outlier)
 
 
@@ -532,11 +282,14 @@ def _sample_outlier(
 
 
 def check_finite(problem: Problem, rows: RowLaw) -> None:
-    """Raise `InvalidInput` unless the problem has finite sizes, and the law of the rows a name."""
+    """Raise `InvalidInput` unless the problem has finite sizes, and the law of the rows a name that answers for it."""
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
     one_of("rows", rows, ("network", "isotropic"))
+    if rows == "isotropic" and (problem.inputs is not None or problem.is_damped):
+        case = "correlated inputs" if problem.inputs is not None else "a damped step"
+        raise InvalidInput("rows", rows, f"'network' for {case}: the model is one of plain steps in isotropic inputs")
 
 
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
@@ -560,15 +313,22 @@ def _without_tails(
     laws = (group_weight, equations.weight), (equations.weight, group_weight)
     for (own, other), share in zip(laws, shares, strict=True):
         size = (slope**2 + variance) @ other
+        if isinstance(equations, ClassEquations):
+            # The mean keeps the dimensions of the slopes. What it leaves of their squares is the neurons' own.
+            sign = np.where(slope @ (other * slope[size.argmax()]) < 0, -1.0, 1.0)[:, None]
+            mean = sign * averaged_tail(own, size, sign * slope, share)
+            square, variance = (averaged_tail(own, size, table, share) for table in (slope**2, variance))
+            slope, variance = mean.T, np.maximum(variance + square - mean**2, 0.0).T
+            continue
         # Squares, as the slopes of opposite neurons, or inputs, are opposite.
         square, variance = (averaged_tail(own, size, table, share).T for table in (slope**2, variance))
         slope = np.copysign(np.sqrt(square), slope.T)
     return slope, variance
 
 
-def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool) -> Array:
+def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool, resolved: bool) -> Array:
     """Return the mean of the orthonormal polynomials of the readout in each group, shape (degrees, groups)."""
-    if groups.resolved:
+    if resolved:
         known = readout_polynomials(readout, groups.readout * np.sqrt(readout.second_moment), _DEGREE)
     else:
         # The readout is known from the projection up to a Gaussian error.
@@ -642,12 +402,10 @@ def _outlier(
     """
     leverage, _ = equations.unknowns(point)
     x = point.z.real
-    # Null vector of Q, and the residue of its inverse.
-    vector = equations.spikes(point)[0][:, rank]
-    null = equations.null_vector(point, vector)
-    scale = -equations.samples / equations.slope_of_strength(point, vector)
+    null, scale = equations.residue(point, rank)
     hermite = hermite_values(equations.kappa, _DEGREE)
-    if equations.kappa[0] > 0:
+    odd = equations.kappa[0] > 0
+    if odd:
         hermite[::2] = 0  # an odd activation: only half of the line is kept, and the vector is odd
     by_sample = (hermite * equations.weight / (1 + leverage)) @ (equations.mean.T @ null[:-1])
     sample = scale / x * by_sample**2
@@ -656,4 +414,14 @@ def _outlier(
         # Its first polynomial is the readout itself, of which the groups resolve a part.
         by_neuron[1] += np.sqrt(max(1 - equations.resolved_share, 0.0)) * null[-1]
     neuron = scale / equations.width * by_neuron**2
-    return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)
+    if not isinstance(equations, ClassEquations):
+        return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)
+    along_rest, slopes = equations.slopes(point, rank)
+    remaining, degree = equations.weight / (1 + leverage), np.arange(1, _DEGREE + 1)
+    # By Mehler's formula, with one power for the rest.
+    part = np.sqrt(max(1 - alignment**2, 0.0) * degree) * alignment ** (degree - 1)
+    below = part * (hermite_values(equations.kappa, _DEGREE)[:-1] @ (remaining * along_rest))
+    by_teacher = alignment ** np.arange(_DEGREE + 1) * by_sample
+    by_teacher[1:] += np.where(odd & (degree % 2 == 0), 0.0, below)
+    linear = float(scale / x * np.square(slopes @ remaining).sum())
+    return Outlier(x, sample, neuron, scale / x * by_teacher**2, linear)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from gradstep.errors import InvalidInput, within_range
+from gradstep.errors import within_range
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.summary import Summarised, Summary
@@ -146,9 +146,6 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     ``output_scale="1/sqrt(N)"``. Of eigenvalues outside of the bulk only the largest is predicted.
     """
     check_finite(problem, rows)
-    if rows == "isotropic" and (problem.inputs is not None or problem.is_damped):
-        case = "correlated inputs" if problem.inputs is not None else "a damped step"
-        raise InvalidInput("rows", rows, f"'network' for {case}: the model is one of plain steps in isotropic inputs")
     d, width, n_step, *_ = sizes_of(problem)
     step = step_statistics(problem, d, width, n_step, own_output=rows == "network")
     before = _before(width / d)

@@ -12,6 +12,7 @@ nearer to networks than all of it. This project.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,34 @@ _WIDTH = 0.2
 Array = NDArray[np.float64]
 
 
+class CorrelatedClasses(NamedTuple):
+    """Classes of directions, and special ones.
+
+    Attributes
+    ----------
+    share : ndarray, shape (classes,)
+    profile : ndarray, shape (groups, classes)
+    overlap : ndarray, shape (special, 2 or 3)
+        Components of the spike direction, of the teacher's rest, and of the rest of f given an own output.
+    special_profile : ndarray, shape (groups, special)
+    mean_variance : ndarray, shape (groups,)
+        ``(1/d) tr Sigma_a``.
+    components : ndarray, shape (special, vectors)
+        Of the vectors with which the norm of a row varies, if groups know of it
+        (`gradstep.theory.step.row_fluctuations.norm_vector`).
+    common : ndarray, shape (special,)
+        Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
+    """
+
+    share: Array
+    profile: Array
+    overlap: Array
+    special_profile: Array
+    mean_variance: Array
+    components: Array
+    common: Array
+
+
 def correlated_classes(
     step: StepStatistics,
     samples: CorrelatedSamples | DampedSamples,
@@ -49,7 +78,7 @@ def correlated_classes(
     refine: float,
     *,
     odd: bool,
-) -> Computation[tuple[Array, Array, Array, Array, Array, Array]]:
+) -> Computation[CorrelatedClasses]:
     """Return the classes of directions and the special directions.
 
     Docs, "Correlated inputs", equations (C7a), (C8) and (C9).
@@ -67,24 +96,16 @@ def correlated_classes(
 
     Returns
     -------
-    share : ndarray, shape (classes,)
-    profile : ndarray, shape (groups, classes)
-    overlap : ndarray, shape (special, 2)
-        Components of the spike direction and of the teacher's rest.
-    special_profile : ndarray, shape (groups, special)
-    mean_variance : ndarray, shape (groups,)
-        ``(1/d) tr Sigma_a``.
-    components : ndarray, shape (special, vectors)
-        Of the vectors with which the norm of a row varies, if groups know of it
-        (`gradstep.theory.step.row_fluctuations.norm_vector`).
+    CorrelatedClasses
     """
     law, known, (sizes, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
+    frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
     resolved = yield from resolved_law(
-        law, samples.frame(step.alignment), refine,
+        law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
         sampled=groups.knows_norms,
@@ -101,7 +122,23 @@ def correlated_classes(
     mean = (profile @ found.share)[:, None]
     mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
     mean_variance = mean_variance + step.bulk * a_square
-    return found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components
+    common = np.zeros(len(found.special))
+    if step.common is not None and len(found.special_diagonals):
+        common = _made_of_output(step, samples, law, found.special_diagonals) * (found.overlap @ _output_in(samples, frame))
+    return CorrelatedClasses(
+        found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
+    )
+
+
+def _made_of_output(step, samples, law, diagonals):
+    """Return what the step's linear part makes of f in the special directions, over f there, for a readout of one."""
+    plain, stretched = diagonals
+    return step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, NOTHING)
+
+
+def _output_in(samples, frame):
+    """Return the components of ``f / |f|`` in the vectors of a frame."""
+    return frame.T @ samples.among(0)[1]
 
 
 def _law(
@@ -109,7 +146,8 @@ def _law(
 ) -> CorrelatedLaw | DampedLaw | StretchedLaw:
     """Return the law of the matrix whose eigenvectors directions get."""
     if not odd:
-        return mean_law(samples, step, readout)
+        own = samples.own if isinstance(samples, CorrelatedSamples) else None
+        return mean_law(samples, step, readout, *((own.mean, own.variance) if own else (None, 0.0)))
     values, shares = readout_values(readout)
     strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
     return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)

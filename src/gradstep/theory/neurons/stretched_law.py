@@ -101,7 +101,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
     output : ndarray, shape (nodes,), optional
         Mean of a sample's projection on a second direction that its residual depends on, at the nodes of its law. It is
-        orthogonal to the teacher's and lies in the classes of C as any direction does.
+        orthogonal to the teacher's and lies in the classes of C as a row does.
     output_variance : float
         Variance of that projection there.
     """
@@ -253,7 +253,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         u, known = self.samples.law.projection, self.samples.spectrum
         if self.output is None:
             return u[None], np.zeros((1, 1)), known.teacher[None]
-        return np.stack([u, self.output]), np.diag([0.0, self.output_variance]), np.stack([known.teacher, known.share])
+        parts = np.stack([known.teacher, known.share * known.eigenvalue])
+        return np.stack([u, self.output]), np.diag([0.0, self.output_variance]), parts
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).

@@ -1,0 +1,174 @@
+r"""The step of a network whose initial output is of order one, on correlated inputs or damped.
+
+In whitened inputs (`gradstep.theory.step.correlated_samples`) the linear part of that output is ``mu_1 <f, z>``, with
+``f = Omega_0^T a / sqrt(N)`` of covariance ``E[a^2] C / d``. As in isotropic inputs (`gradstep.theory.step.own_output`)
+rows are independent given ``f``. After the step their mean for each unit of readout is
+
+    u = e E[sigma'] P g' + (S / (sqrt(N) E a^2) - e E[sigma'] mu_1 p) f,
+
+where ``P`` is the metric of the step (``C`` without damping), of mean ``p`` on the samples' side, ``g'`` has the
+teacher and the samples, and ``S`` is the stretch of the mean row. The factor of ``f`` differs between the classes of
+directions: a step takes most of the output back along the leading ones. Again there are two ways to describe the rows,
+with a spike along ``P g'`` or along ``u``. This project. Docs, "Correlated inputs", equations (C19) and (C19a).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import moments
+from gradstep.problem import Problem
+from gradstep.resolution import NOTHING
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, SpikeBeside
+from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
+
+__all__ = ["ClassMeanRow"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClassMeanRow:
+    """The mean row for each unit of readout, as a multiple of ``f`` in each class of directions.
+
+    Attributes
+    ----------
+    samples : CorrelatedSamples
+        With the own output.
+    power : float
+        ``E a^2``, the squared length of ``f``.
+    gain, slope : float
+        ``e E[sigma']`` and ``mu_1``.
+    unit : float
+        ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``f``.
+    stretch : tuple of float
+        ``S``: its constant, and its slope with ``p``.
+    skewness : float
+        ``E[a^3] / E[a^2]``.
+    second : float
+        ``k E[a^3] / (sqrt(N) (E a^2)^2)``: this times ``P B f`` is added to the mean row by the step's samples.
+    """
+
+    samples: CorrelatedSamples
+    power: float
+    gain: float
+    slope: float
+    unit: float
+    stretch: tuple[float, float]
+    skewness: float
+    second: float
+
+    @classmethod
+    def of(cls, problem: Problem, step: StepStatistics, width: float) -> ClassMeanRow:
+        """Return the mean row of a network."""
+        samples, power = step.correlated, problem.readout.second_moment
+        assert isinstance(samples, CorrelatedSamples)
+        values, shares = readout_values(problem.readout)
+        square, unit = shares * values**2 / power, 1 / (math.sqrt(width) * power)
+        skewness = float(square @ values)
+        own = float(square @ step.own_stretch(values, values**2))
+        second = unit * step.curvature * skewness
+        slope = moments(problem.activation).linear
+        return cls(samples, power, step.gain, slope, unit, (own, skewness * step.drift), skewness, second)
+
+    @property
+    def part(self) -> Array:
+        """The part of ``f`` in each class."""
+        return self.samples.spectrum.share * self.samples.spectrum.eigenvalue
+
+    @property
+    def before(self) -> Array:
+        """The mean row before the step over ``f``, stretched as the rows are."""
+        constant, slope = self.stretch
+        return self.unit * (constant + slope * self.samples.spectrum.eigenvalue)
+
+    @property
+    def taken_back(self) -> Array:
+        """What the step takes of it."""
+        return self.gain * self.slope * self.samples.spectrum.eigenvalue
+
+    @property
+    def taken(self) -> float:
+        """The share of the output that the step takes back."""
+        return float(self.part @ self.taken_back) / (float(self.part @ self.before) or NOTHING)
+
+    @property
+    def _by_random(self) -> float:
+        """What `second` adds along ``C Z_perp^T r / n_step``."""
+        law = self.samples.law
+        return self.second * math.sqrt(self.power) * self.samples.squares_to_output / law.square
+
+    @property
+    def _off_random(self) -> float:
+        """Squared length of what it adds in directions of its own."""
+        samples, law, own = self.samples, self.samples.law, self.samples.own
+        if own is None:
+            return 0.0
+        square = law.mean(law.residual**2 * (own.mean**2 + own.variance)) - samples.squares_to_output**2 / law.square
+        return self.second**2 * self.power * samples.ratio * max(square, 0.0) * samples.spectrum.moment(2)
+
+    def resolved(self, step: StepStatistics, *, along_common: bool) -> StepStatistics:
+        """Return the step in the form that holds for independent rows, along ``C g'`` or along ``u``.
+
+        Docs, "Correlated inputs", equations (C19), (C19a) and (C19b).
+        """
+        samples = self._along_u if along_common else self._along_gradient
+        left = self.before - self.taken_back
+        before, rest = self.power * float(self.part @ self.before**2), self._off_random
+        if along_common:
+            overlap = self.power * float(self.part @ (self.before * left)) / (self.gain * samples.norm)
+        else:
+            overlap = 0.0
+            along = self.power * float(self.part @ left**2)
+            random = (1 - self.taken) * self._by_random
+            rest += along + random**2 * float(samples.among(0)[-1, -1])
+        whole = before + self._off_random + self._by_random**2 * float(samples.among(0)[-1, -1])
+        fluctuations = step.fluctuations.turned(self._overlap(samples))
+        _, one, two = fluctuations.projection_variance
+        constant = samples.form_along(samples.alignment)
+        return replace(
+            step,
+            alignment=samples.alignment,
+            spike=self.gain * samples.norm - overlap,
+            initial_overlap=overlap,
+            readout_shrinkage=math.sqrt(rest / whole) if whole > 0 else 0.0,
+            influence=1.0 if along_common else step.influence,
+            common=self._common(samples, step) if along_common else None,
+            fluctuations=replace(fluctuations, projection_variance=(constant, one, two)),
+            correlated=samples,
+        )
+
+    @property
+    def _along_gradient(self) -> CorrelatedSamples:
+        """The samples with the spike along ``C g'``, to which the output is noise."""
+        random = self.slope / (float(self.part @ self.before) or NOTHING) * self._by_random
+        return replace(self.samples, own=None, beside=SpikeBeside(0.0, 0.0, 1 + random))
+
+    @property
+    def _along_u(self) -> CorrelatedSamples:
+        """The samples with the spike along ``u``."""
+        constant, slope = self.stretch
+        length = math.sqrt(self.power)
+        output = length * self.unit * constant / self.gain
+        by_c = length * (self.unit * slope / self.gain - self.slope)
+        return replace(self.samples, beside=SpikeBeside(output, by_c, 1 + self._by_random / self.gain))
+
+    def _overlap(self, samples: CorrelatedSamples) -> float:
+        """Return the overlap of a spike with the gradient of the network."""
+        gradient = self.samples.spike
+        spike = samples.spike if samples.own is not None else np.insert(samples.spike, [1, 2], 0.0)
+        return float(gradient @ self.samples.among(0) @ spike) / (samples.norm * self.samples.norm)
+
+    def _common(self, samples: CorrelatedSamples, step: StepStatistics) -> CommonRow | None:
+        """Return the second-order part of the rows' mean, for the spike along ``u``."""
+        if step.curvature == 0:
+            return None
+        length, products = self.unit * math.sqrt(self.power), samples.among(0)
+        by_random = step.curvature * samples.squares_to_output / samples.law.square
+        made = np.array([0.0, step.own_drift[0], 0.0, step.drift, by_random])
+        along = float(products[1] @ samples.spike) / samples.norm
+        return CommonRow(along, length, self.skewness, length * float(made @ products @ samples.spike) / samples.norm)

@@ -24,6 +24,7 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, SpikeBeside
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 
 __all__ = ["ClassMeanRow"]
@@ -37,8 +38,8 @@ class ClassMeanRow:
 
     Attributes
     ----------
-    samples : CorrelatedSamples
-        With the own output.
+    samples : CorrelatedSamples or DampedSamples
+        With the own output, and the spike along the gradient.
     power : float
         ``E a^2``, the squared length of ``f``.
     gain, slope : float
@@ -53,7 +54,7 @@ class ClassMeanRow:
         ``k E[a^3] / (sqrt(N) (E a^2)^2)``: this times ``P B f`` is added to the mean row by the step's samples.
     """
 
-    samples: CorrelatedSamples
+    samples: CorrelatedSamples | DampedSamples
     power: float
     gain: float
     slope: float
@@ -66,7 +67,7 @@ class ClassMeanRow:
     def of(cls, problem: Problem, step: StepStatistics, width: float) -> ClassMeanRow:
         """Return the mean row of a network."""
         samples, power = step.correlated, problem.readout.second_moment
-        assert isinstance(samples, CorrelatedSamples)
+        assert samples is not None
         values, shares = readout_values(problem.readout)
         square, unit = shares * values**2 / power, 1 / (math.sqrt(width) * power)
         skewness = float(square @ values)
@@ -84,12 +85,12 @@ class ClassMeanRow:
     def before(self) -> Array:
         """The mean row before the step over ``f``, stretched as the rows are."""
         constant, slope = self.stretch
-        return self.unit * (constant + slope * self.samples.spectrum.eigenvalue)
+        return self.unit * (constant + slope * self.samples.made)
 
     @property
     def taken_back(self) -> Array:
         """What the step takes of it."""
-        return self.gain * self.slope * self.samples.spectrum.eigenvalue
+        return self.gain * self.slope * self.samples.made
 
     @property
     def taken(self) -> float:
@@ -97,37 +98,44 @@ class ClassMeanRow:
         return float(self.part @ self.taken_back) / (float(self.part @ self.before) or NOTHING)
 
     @property
+    def _plain(self) -> CorrelatedSamples:
+        """The samples without damping."""
+        return self.samples.plain if isinstance(self.samples, DampedSamples) else self.samples
+
+    @property
     def _by_random(self) -> float:
-        """What `second` adds along ``C Z_perp^T r / n_step``."""
-        law = self.samples.law
-        return self.second * math.sqrt(self.power) * self.samples.squares_to_output / law.square
+        """What `second` adds along ``P Z_perp^T r / n_step``."""
+        return self.second * math.sqrt(self.power) * self._plain.squares_to_output / self._plain.law.square
 
     @property
     def _off_random(self) -> float:
         """Squared length of what it adds in directions of its own."""
-        samples, law, own = self.samples, self.samples.law, self.samples.own
+        samples, law, own = self._plain, self._plain.law, self._plain.own
         if own is None:
             return 0.0
         square = law.mean(law.residual**2 * (own.mean**2 + own.variance)) - samples.squares_to_output**2 / law.square
-        return self.second**2 * self.power * samples.ratio * max(square, 0.0) * samples.spectrum.moment(2)
+        return self.second**2 * self.power * samples.ratio * max(square, 0.0) * self.samples.bulk_trace
 
     def resolved(self, step: StepStatistics, *, along_common: bool) -> StepStatistics:
-        """Return the step in the form that holds for independent rows, along ``C g'`` or along ``u``.
+        """Return the step in the form that holds for independent rows, along ``P g'`` or along ``u``.
 
         Docs, "Correlated inputs", equations (C19), (C19a) and (C19b).
         """
-        samples = self._along_u if along_common else self._along_gradient
-        left = self.before - self.taken_back
-        before, rest = self.power * float(self.part @ self.before**2), self._off_random
+        left, before = self.before - self.taken_back, self.power * float(self.part @ self.before**2)
+        random, off = self._by_random**2 * self.samples.random_square, self._off_random
+        whole = before + random + off
         if along_common:
-            overlap = self.power * float(self.part @ (self.before * left)) / (self.gain * samples.norm)
+            # What is along f is a part of the spike.
+            rest, along = off, math.sqrt(self.power) * left / self.gain
+            factor = 1 + self._by_random / self.gain
+            samples = self._towards(factor, along)
+            overlap = math.sqrt(self.power) * float(self.part @ (self.before * along)) / samples.norm
         else:
+            rest, along = off + self.power * float(self.part @ left**2) + (1 - self.taken) ** 2 * random, 0 * left
+            factor = 1 + self.slope / (float(self.part @ self.before) or NOTHING) * self._by_random
+            samples = self._towards(factor, None)
             overlap = 0.0
-            along = self.power * float(self.part @ left**2)
-            random = (1 - self.taken) * self._by_random
-            rest += along + random**2 * float(samples.among(0)[-1, -1])
-        whole = before + self._off_random + self._by_random**2 * float(samples.among(0)[-1, -1])
-        fluctuations = step.fluctuations.turned(self._overlap(samples))
+        fluctuations = step.fluctuations.turned(self._overlap(samples, factor, along))
         _, one, two = fluctuations.projection_variance
         constant = samples.form_along(samples.alignment)
         return replace(
@@ -142,30 +150,32 @@ class ClassMeanRow:
             correlated=samples,
         )
 
-    @property
-    def _along_gradient(self) -> CorrelatedSamples:
-        """The samples with the spike along ``C g'``, to which the output is noise."""
-        random = self.slope / (float(self.part @ self.before) or NOTHING) * self._by_random
-        return replace(self.samples, own=None, beside=SpikeBeside(0.0, 0.0, 1 + random))
+    def _towards(self, random: float, along: Array | None) -> CorrelatedSamples | DampedSamples:
+        """Return the samples with another spike: of the samples' noise times a factor, with a part along f or without.
 
-    @property
-    def _along_u(self) -> CorrelatedSamples:
-        """The samples with the spike along ``u``."""
+        Without it the output is noise to the samples.
+        """
+        samples = self.samples
+        if isinstance(samples, DampedSamples):
+            return samples.with_output(random, np.zeros_like(samples.made) if along is None else along)
+        if along is None:
+            return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, random))
         constant, slope = self.stretch
         length = math.sqrt(self.power)
-        output = length * self.unit * constant / self.gain
-        by_c = length * (self.unit * slope / self.gain - self.slope)
-        return replace(self.samples, beside=SpikeBeside(output, by_c, 1 + self._by_random / self.gain))
+        output, by_c = length * self.unit * constant / self.gain, length * (self.unit * slope / self.gain - self.slope)
+        return replace(samples, beside=SpikeBeside(output, by_c, random))
 
-    def _overlap(self, samples: CorrelatedSamples) -> float:
+    def _overlap(self, samples: CorrelatedSamples | DampedSamples, factor: float, along: Array) -> float:
         """Return the overlap of a spike with the gradient of the network."""
-        gradient = self.samples.spike
-        spike = samples.spike if samples.own is not None else np.insert(samples.spike, [1, 2], 0.0)
-        return float(gradient @ self.samples.among(0) @ spike) / (samples.norm * self.samples.norm)
+        known, made = self.samples.spectrum, self.samples.made
+        by_teacher = self.samples.linear**2 * float(known.teacher @ made**2)
+        by_output = -math.sqrt(self.power) * self.slope * float(self.part @ (made * along))
+        random = factor * self.samples.random_square
+        return (by_teacher + random + by_output) / (samples.norm * self.samples.norm)
 
-    def _common(self, samples: CorrelatedSamples, step: StepStatistics) -> CommonRow | None:
+    def _common(self, samples: CorrelatedSamples | DampedSamples, step: StepStatistics) -> CommonRow | None:
         """Return the second-order part of the rows' mean, for the spike along ``u``."""
-        if step.curvature == 0:
+        if step.curvature == 0 or isinstance(samples, DampedSamples):
             return None
         length, products = self.unit * math.sqrt(self.power), samples.among(0)
         by_random = step.curvature * samples.squares_to_output / samples.law.square

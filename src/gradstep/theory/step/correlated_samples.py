@@ -199,6 +199,16 @@ class CorrelatedSamples:
         return [signal] if self.own is None else [signal, np.ones_like(signal)]
 
     @property
+    def made(self) -> Array:
+        """What the step makes of a direction that the residuals hold, in each class: C."""
+        return self.spectrum.eigenvalue
+
+    @property
+    def random_square(self) -> float:
+        """``|C Z_perp^T r / n_step|^2``."""
+        return self.ratio * self.law.square * self.spectrum.moment(2)
+
+    @property
     def stretch(self) -> tuple[Array, Array]:
         """Mean products of rows with what the step's linear part makes of them, and its mean squares, in each class."""
         c = self.spectrum.eigenvalue

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.resolution import NOTHING
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn, relative_variance
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum, Turn, relative_variance
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["DampedSamples", "ResidualRule", "Sources"]
+__all__ = ["DampedSamples", "Directed", "ResidualRule", "Sources"]
 
 #: Least eigenvalue of C that another number is divided by.
 _LEAST = 1e-12
@@ -35,6 +35,8 @@ _LEAST = 1e-12
 _DIGITS = 13
 #: Parts of the law of a residual that have two nodes each where few are enough.
 _CELLS = 24
+#: Steps in which the noise of each class is found, and the largest factor of one.
+_NOISE_STEPS, _NOISE_FACTOR = 12, 4.0
 
 Array = NDArray[np.float64]
 
@@ -107,6 +109,27 @@ class Sources(NamedTuple):
     noise: Array
 
 
+class Directed(NamedTuple):
+    """A direction that a residual depends on.
+
+    Attributes
+    ----------
+    linear : float
+        Mean product of a sample's projection on it with the residual.
+    projection : ndarray, shape (nodes,)
+        Mean of that projection at the nodes of the law.
+    variance : float
+        Its variance there.
+    part : ndarray, shape (classes,)
+        The part of the direction in each class.
+    """
+
+    linear: float
+    projection: Array
+    variance: float
+    part: Array
+
+
 @dataclass(frozen=True)
 class DampedSamples:
     """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``.
@@ -163,6 +186,20 @@ class DampedSamples:
     def spectrum(self) -> Spectrum:
         """Eigenvalues of the inputs' covariance."""
         return self.plain.spectrum
+
+    @property
+    def own(self) -> OwnOutput | None:
+        """What the residuals hold of an initial output of order one."""
+        return self.plain.own
+
+    @cached_property
+    def directions(self) -> tuple[Directed, ...]:
+        """The directions that a residual depends on: bt and, with an own output, ``f / |f|``."""
+        known = self.spectrum
+        found = [Directed(self.linear, self.law.projection, 0.0, known.teacher)]
+        if self.own is not None:
+            found.append(Directed(self.own.linear, self.own.mean, self.own.variance, known.share * known.eigenvalue))
+        return tuple(found)
 
     @cached_property
     def ridge(self) -> float:
@@ -257,6 +294,44 @@ class DampedSamples:
         """Mean square of the residuals that the ridge regression of them leaves of the population."""
         known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
         return law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
+
+    @property
+    def random_square(self) -> float:
+        """Squared length of theta off the directions that the residuals depend on."""
+        known, missed = self.spectrum, self.missed
+        if self.own is not None:
+            missed -= self.own.linear**2 * (1 - float((known.share * known.eigenvalue) @ (1 - self.kept) ** 2))
+        return self.ratio * self.bulk_trace * missed
+
+    def with_output(self, random: float, output: Array) -> DampedSamples:
+        """Return the samples with a direction that has a part along ``f / |f|``, of which they are taken to know nothing.
+
+        The part counts as noise: as much as makes the squared length of theta in each class of directions.
+
+        Docs, "Correlated inputs", equation (C19d).
+
+        Parameters
+        ----------
+        random : float
+            Factor of the noise that the samples make.
+        output : ndarray, shape (classes,)
+            The part along ``f / |f|`` in each class.
+        """
+        known, one = self.spectrum, self._one
+        aim = random**2 * self.random_square * known.share * self.kept**2 / float(known.share @ self.kept**2)
+        aim = aim + known.share * known.eigenvalue * output**2
+        noise = np.full_like(one, math.sqrt(float(aim.sum()) / max(self.random_square, NOTHING)))
+        for _ in range(_NOISE_STEPS):
+            turned = replace(self, turn=Turn(self.signal, noise))
+            found = np.array([turned.noise(each) for each in np.diag(one)])
+            noise = noise * np.clip(np.sqrt(aim / np.maximum(found, NOTHING)), 1 / _NOISE_FACTOR, _NOISE_FACTOR)
+        turned = replace(self, turn=Turn(self.signal, noise))
+        return replace(self, turn=Turn(self.signal, noise * math.sqrt(float(aim.sum()) / turned.noise(one))))
+
+    @property
+    def made(self) -> Array:
+        """What the step makes of a direction that the residuals hold, in each class: ``(1 + delta) k``."""
+        return np.asarray(self.scale * self.kept)
 
     @property
     def signal(self) -> Array:
@@ -410,7 +485,9 @@ class DampedSamples:
     @cached_property
     def along(self) -> Array:
         """Mean of ``<z, P theta>`` at the nodes of the law."""
-        teacher, lost = self.spectrum.teacher, self.freedom / (1 - self.freedom)
-        one, two = (float(teacher @ self.kept**power) for power in (1, 2))
-        by_teacher = self.linear * ((1 + lost) * two - 2 * lost * one) * self.law.projection
-        return np.asarray(self.scale**2 * (by_teacher + lost * self.law.residual))
+        lost = self.freedom / (1 - self.freedom)
+        found = lost * self.law.residual
+        for linear, projection, _, part in self.directions:
+            one, two = (float(part @ self.kept**power) for power in (1, 2))
+            found = found + linear * ((1 + lost) * two - 2 * lost * one) * projection
+        return np.asarray(self.scale**2 * found)

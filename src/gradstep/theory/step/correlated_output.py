@@ -93,24 +93,29 @@ class ClassMeanRow:
         return self.gain * self.slope * self.samples.made
 
     @property
+    def along(self) -> Array:
+        """The part of ``u`` along ``f / |f|`` in each class, for each unit of the gain."""
+        return np.asarray(math.sqrt(self.power) * (self.before - self.taken_back) / self.gain)
+
+    @property
     def taken(self) -> float:
         """The share of the output that the step takes back."""
         return float(self.part @ self.taken_back) / (float(self.part @ self.before) or NOTHING)
 
     @property
-    def _plain(self) -> CorrelatedSamples:
+    def plain(self) -> CorrelatedSamples:
         """The samples without damping."""
         return self.samples.plain if isinstance(self.samples, DampedSamples) else self.samples
 
     @property
     def _by_random(self) -> float:
         """What `second` adds along ``P Z_perp^T r / n_step``."""
-        return self.second * math.sqrt(self.power) * self._plain.squares_to_output / self._plain.law.square
+        return self.second * math.sqrt(self.power) * self.plain.squares_to_output / self.plain.law.square
 
     @property
     def _off_random(self) -> float:
         """Squared length of what it adds in directions of its own."""
-        samples, law, own = self._plain, self._plain.law, self._plain.own
+        samples, law, own = self.plain, self.plain.law, self.plain.own
         if own is None:
             return 0.0
         square = law.mean(law.residual**2 * (own.mean**2 + own.variance)) - samples.squares_to_output**2 / law.square
@@ -126,7 +131,7 @@ class ClassMeanRow:
         whole = before + random + off
         if along_common:
             # What is along f is a part of the spike.
-            rest, along = off, math.sqrt(self.power) * left / self.gain
+            rest, along = off, self.along
             factor = 1 + self._by_random / self.gain
             samples = self._towards(factor, along)
             overlap = math.sqrt(self.power) * float(self.part @ (self.before * along)) / samples.norm

@@ -93,9 +93,28 @@ class ClassMeanRow:
         return self.gain * self.slope * self.samples.made
 
     @property
+    def left(self) -> Array:
+        """The mean row along ``f``, over ``f``, after the step."""
+        return np.asarray(self.before - self.taken_back)
+
+    def input_square(self, gain: float, along: Array) -> float:
+        """Return the squared length, in the inputs' own coordinates, of a multiple of ``P g'`` and a part along f.
+
+        Parameters
+        ----------
+        gain : float
+        along : ndarray, shape (classes,)
+            The part along f, over f, in each class.
+        """
+        known, samples = self.samples.spectrum, self.samples
+        inward = np.divide(1.0, known.eigenvalue, out=np.zeros_like(along), where=known.eigenvalue > 0)
+        taught = samples.linear**2 * float(known.teacher @ (samples.made**2 * inward)) + samples.random_form(inward)
+        return gain**2 * taught + self.power * float(known.share @ along**2)
+
+    @property
     def along(self) -> Array:
         """The part of ``u`` along ``f / |f|`` in each class, for each unit of the gain."""
-        return np.asarray(math.sqrt(self.power) * (self.before - self.taken_back) / self.gain)
+        return np.asarray(math.sqrt(self.power) * self.left / self.gain)
 
     @property
     def taken(self) -> float:
@@ -126,7 +145,7 @@ class ClassMeanRow:
 
         Docs, "Correlated inputs", equations (C19), (C19a) and (C19b).
         """
-        left, before = self.before - self.taken_back, self.power * float(self.part @ self.before**2)
+        left, before = self.left, self.power * float(self.part @ self.before**2)
         random, off = self._by_random**2 * self.samples.random_square, self._off_random
         whole = before + random + off
         if along_common:

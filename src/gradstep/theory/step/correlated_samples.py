@@ -206,7 +206,11 @@ class CorrelatedSamples:
     @property
     def random_square(self) -> float:
         """``|C Z_perp^T r / n_step|^2``."""
-        return self.ratio * self.law.square * self.spectrum.moment(2)
+        return self.random_form(np.ones_like(self.spectrum.eigenvalue))
+
+    def random_form(self, values: Array) -> float:
+        """Return the same with a function of C between, given by its values."""
+        return self.ratio * self.law.square * float(self.spectrum.share @ (values * self.spectrum.eigenvalue**2))
 
     @property
     def stretch(self) -> tuple[Array, Array]:

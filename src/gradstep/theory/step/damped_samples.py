@@ -298,10 +298,14 @@ class DampedSamples:
     @property
     def random_square(self) -> float:
         """Squared length of theta off the directions that the residuals depend on."""
+        return self.random_form(self._one)
+
+    def random_form(self, values: Array) -> float:
+        """Return the same with a function of C between, given by its values."""
         known, missed = self.spectrum, self.missed
         if self.own is not None:
             missed -= self.own.linear**2 * (1 - float((known.share * known.eigenvalue) @ (1 - self.kept) ** 2))
-        return self.ratio * self.bulk_trace * missed
+        return self.ratio * self.trace(values) * missed
 
     def with_output(self, random: float, output: Array) -> DampedSamples:
         """Return the samples with a direction that has a part along ``f / |f|``, of which they are taken to know nothing.

@@ -38,6 +38,8 @@ _LOWEST, _LOWEST_DAMPED = -8.0, -5.0
 #: axis each class of C has a band of its own, and errors differed by up to 2e-3 with the places of the nodes. At this
 #: distance they do so by 2e-5, and differ from what they are at the axis by less than 1e-3.
 _WIDTH = 0.2
+#: Least diagonal of C, of mean one, that what the samples make of f is divided by: f has next to nothing below it.
+_LEAST_OF_OUTPUT = 0.01
 
 Array = NDArray[np.float64]
 
@@ -103,7 +105,9 @@ def correlated_classes(
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
-    frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
+    frame = samples.frame(step.alignment)
+    if step.common is not None and isinstance(samples, CorrelatedSamples):
+        frame = samples.whole_frame(step.alignment)
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
@@ -123,22 +127,13 @@ def correlated_classes(
     mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
     mean_variance = mean_variance + step.bulk * a_square
     common = np.zeros(len(found.special))
-    if step.common is not None and len(found.special_diagonals):
-        common = _made_of_output(step, samples, law, found.special_diagonals) * (found.overlap @ _output_in(samples, frame))
+    if step.common is not None and isinstance(law, StretchedLaw) and len(found.special_diagonals):
+        plain, stretched = found.special_diagonals
+        made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
+        common = made * (found.overlap @ (frame.T @ samples.among(0)[1]))
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
     )
-
-
-def _made_of_output(step, samples, law, diagonals):
-    """Return what the step's linear part makes of f in the special directions, over f there, for a readout of one."""
-    plain, stretched = diagonals
-    return step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, NOTHING)
-
-
-def _output_in(samples, frame):
-    """Return the components of ``f / |f|`` in the vectors of a frame."""
-    return frame.T @ samples.among(0)[1]
 
 
 def _law(

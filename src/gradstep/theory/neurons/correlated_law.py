@@ -10,6 +10,7 @@ and the few directions that know the samples, bt and ``C g``, follow by a change
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -216,7 +217,7 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         return np.asarray(self.samples.ratio * (resolvent @ (known.share * known.eigenvalue**2 * factor)))
 
     def _matrices(
-        self, resolvent: Complex, e_e: Complex, e_y: list[Complex], y_y: list[list[Complex]]
+        self, resolvent: Complex, e_e: Complex, e_y: Sequence[Complex], y_y: Sequence[Sequence[Complex]]
     ) -> tuple[Complex, Complex, Complex]:
         """Return the three matrices of `_blocks` from their last entries."""
         c, (_, _, part), size = self.samples.spectrum.eigenvalue, self.samples.directions, len(e_e)
@@ -291,7 +292,12 @@ class CorrelatedLaw(RowLaw[LawPoints]):
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        c, (x, hidden, part), noise, count = known.eigenvalue, samples.directions, samples.turned.noise, len(samples.directions[0])
+        c, (x, hidden, part), noise, count = (
+            known.eigenvalue,
+            samples.directions,
+            samples.turned.noise,
+            len(samples.directions[0]),
+        )
         spread = np.zeros((2 * count + 1, 2 * count + 1))
         mean = np.zeros((2 * count + 1, len(law.weight)))
         for k, signal in enumerate(samples.signals):

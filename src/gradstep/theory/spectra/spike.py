@@ -216,8 +216,13 @@ def _spike_with_output(problem: Problem, step: StepStatistics, width: float) -> 
         outer = (samples.with_teacher(one) + sampled * samples.sources.directly) * inward
         inner = sampled * samples.sources.inner
     own = np.full_like(c, -row.slope * length)
-    gradient = Direction.of(outer=np.stack([outer, none]), inner=np.stack([inner, own]), sampled=sampled, classes=len(c))
-    norm, total = math.sqrt(row.input_square(1.0, -row.slope * samples.made)), math.sqrt(row.input_square(row.gain, row.left))
+    gradient = Direction.of(
+        outer=np.stack([outer, none]), inner=np.stack([inner, own]), sampled=sampled, classes=len(c)
+    )
+    norm, total = (
+        math.sqrt(row.input_square(1.0, -row.slope * samples.made)),
+        math.sqrt(row.input_square(row.gain, row.left)),
+    )
     mean = gradient.times(row.gain)
     mean = mean._replace(outer=mean.outer + np.stack([none, length * row.before * inward]))
     teacher = inward / math.sqrt(inward**2 @ samples.spectrum.teacher)

@@ -28,8 +28,8 @@ from gradstep.theory.step.weighted_samples import Residual
 __all__ = [
     "CorrelatedSamples",
     "OwnOutput",
-    "SpikeBeside",
     "Spectrum",
+    "SpikeBeside",
     "Turn",
     "plane_frame",
     "relative_variance",
@@ -91,9 +91,10 @@ class Turn(NamedTuple):
 
 
 class OwnOutput(NamedTuple):
-    """What a residual holds of the linear part of an initial output of order one, ``mu_1 |f| t`` with ``t = <f, z> / |f|``.
+    """What a residual holds of the linear part of an initial output of order one.
 
-    The vector ``f`` is a sum of all rows, and lies in the classes of directions as a row does.
+    That part is ``mu_1 |f| t`` with ``t = <f, z> / |f|``. The vector ``f`` is a sum of all rows and lies in the classes
+    of directions as a row does.
 
     Attributes
     ----------
@@ -111,7 +112,15 @@ class OwnOutput(NamedTuple):
 
 
 class SpikeBeside(NamedTuple):
-    """The spike's parts along ``f / |f|``, ``C f / |f|`` and ``C Z_perp^T r / n_step``: in the gradient's, the last is 1."""
+    """What a spike has beside its part along the teacher.
+
+    Attributes
+    ----------
+    output, output_by_c : float
+        Its parts along ``f / |f|`` and along C times it.
+    random : float
+        The multiple of ``C Z_perp^T r / n_step``, which is one for the gradient.
+    """
 
     output: float
     output_by_c: float

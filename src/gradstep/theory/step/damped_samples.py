@@ -308,9 +308,10 @@ class DampedSamples:
         return self.ratio * self.trace(values) * missed
 
     def with_output(self, random: float, output: Array) -> DampedSamples:
-        """Return the samples with a direction that has a part along ``f / |f|``, of which they are taken to know nothing.
+        """Return the samples with a direction that has a part along ``f / |f|``.
 
-        The part counts as noise: as much as makes the squared length of theta in each class of directions.
+        They are taken to know nothing of it: it counts as noise, as much as makes the squared length of the direction
+        in each class.
 
         Docs, "Correlated inputs", equation (C19d).
 

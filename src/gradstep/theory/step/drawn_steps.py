@@ -77,10 +77,10 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
         yield from _damped_turned_steps(problem, step, known, sizes, output)
         return
     numbers: _Numbers | _DampedNumbers
-    if step.correlated is None:
+    if known is None:
         numbers = _Numbers.of(problem, step, sizes, along_common=along_common)
     else:
-        numbers = _DampedNumbers.of(problem, step, step.correlated, sizes)
+        numbers = _DampedNumbers.of(problem, step, known, sizes)
     yield from ((numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
 
 

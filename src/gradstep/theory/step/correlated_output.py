@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, SpikeBeside
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, SpikeBeside, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 
@@ -181,7 +181,8 @@ class ClassMeanRow:
         """
         samples = self.samples
         if isinstance(samples, DampedSamples):
-            return samples.with_output(random, np.zeros_like(samples.made) if along is None else along)
+            turn = None if random == 1 else Turn(samples.signal, np.full_like(samples.made, random))
+            return replace(samples, turn=turn, output=0 * samples.made if along is None else along)
         if along is None:
             return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, random))
         constant, slope = self.stretch

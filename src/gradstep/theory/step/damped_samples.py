@@ -35,8 +35,6 @@ _LEAST = 1e-12
 _DIGITS = 13
 #: Parts of the law of a residual that have two nodes each where few are enough.
 _CELLS = 24
-#: Steps in which the noise of each class is found, and the largest factor of one.
-_NOISE_STEPS, _NOISE_FACTOR = 12, 4.0
 
 Array = NDArray[np.float64]
 
@@ -144,11 +142,15 @@ class DampedSamples:
         The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
         the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
         `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
+    output : ndarray, shape (classes,), optional
+        With an own output of order one, the part of theta along ``f / |f|`` in each class, if it is not that of the
+        gradient. Of it they know as of the turn.
     """
 
     plain: CorrelatedSamples
     damping: float
     turn: Turn | None = None
+    output: Array | None = None
 
     @cached_property
     def law(self) -> Residual:
@@ -293,45 +295,19 @@ class DampedSamples:
     def missed(self) -> float:
         """Mean square of the residuals that the ridge regression of them leaves of the population."""
         known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
-        return law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
+        missed = law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
+        for direction in self.directions[1:]:
+            missed -= direction.linear**2 * (1 - float(direction.part @ (1 - self.kept) ** 2))
+        return missed
 
     @property
     def random_square(self) -> float:
-        """Squared length of theta off the directions that the residuals depend on."""
+        """Squared length of the mean theta off the directions that residuals depend on."""
         return self.random_form(self._one)
 
     def random_form(self, values: Array) -> float:
         """Return the same with a function of C between, given by its values."""
-        known, missed = self.spectrum, self.missed
-        if self.own is not None:
-            missed -= self.own.linear**2 * (1 - float((known.share * known.eigenvalue) @ (1 - self.kept) ** 2))
-        return self.ratio * self.trace(values) * missed
-
-    def with_output(self, random: float, output: Array) -> DampedSamples:
-        """Return the samples with a direction that has a part along ``f / |f|``.
-
-        They are taken to know nothing of it: it counts as noise, as much as makes the squared length of the direction
-        in each class.
-
-        Docs, "Correlated inputs", equation (C19d).
-
-        Parameters
-        ----------
-        random : float
-            Factor of the noise that the samples make.
-        output : ndarray, shape (classes,)
-            The part along ``f / |f|`` in each class.
-        """
-        known, one = self.spectrum, self._one
-        aim = random**2 * self.random_square * known.share * self.kept**2 / float(known.share @ self.kept**2)
-        aim = aim + known.share * known.eigenvalue * output**2
-        noise = np.full_like(one, math.sqrt(float(aim.sum()) / max(self.random_square, NOTHING)))
-        for _ in range(_NOISE_STEPS):
-            turned = replace(self, turn=Turn(self.signal, noise))
-            found = np.array([turned.noise(each) for each in np.diag(one)])
-            noise = noise * np.clip(np.sqrt(aim / np.maximum(found, NOTHING)), 1 / _NOISE_FACTOR, _NOISE_FACTOR)
-        turned = replace(self, turn=Turn(self.signal, noise))
-        return replace(self, turn=Turn(self.signal, noise * math.sqrt(float(aim.sum()) / turned.noise(one))))
+        return self.ratio * self.trace(values) * self.missed
 
     @property
     def made(self) -> Array:
@@ -343,16 +319,29 @@ class DampedSamples:
         """The component of theta along bt in each class, over that of bt."""
         return np.asarray(self.scale * self.linear * self.kept) if self.turn is None else self.turn.signal
 
+    @property
+    def along_output(self) -> Array:
+        """The component of theta along ``f / |f|`` in each class, over that of ``f / |f|``: zero without an own output."""
+        if self.own is None:
+            return 0 * self._one
+        return self.own.linear * self.made if self.output is None else self.output
+
+    def _output_form(self, values: Array) -> float:
+        """Return ``theta^T V theta`` of the part along f."""
+        square = values * self.along_output**2
+        return sum(float(direction.part @ square) for direction in self.directions[1:])
+
     def quadratic(self, values: Array) -> float:
         """Return ``theta^T V theta``, for a function V of C given by its values."""
+        rest = self._output_form(values) + self.noise(values)
         if self.turn is not None:
-            return float(self.spectrum.teacher @ (values * self.signal**2)) + self.noise(values)
+            return float(self.spectrum.teacher @ (values * self.signal**2)) + rest
         # Factors that are the same in all classes stay outside: a theta almost along bt has few digits left.
         teacher = self.linear**2 * float(self.spectrum.teacher @ (values * self.kept**2))
-        return self.scale**2 * teacher + self.noise(values)
+        return self.scale**2 * teacher + rest
 
     def noise(self, values: Array) -> float:
-        """Return ``theta^T V theta`` of the part of theta that is orthogonal to bt in every class."""
+        """Return ``theta^T V theta`` of the part of theta that is orthogonal to bt, and to f, in every class."""
         return self.ratio * self.trace(values) * self.missed if self.turn is None else self._turned_noise(values)
 
     def with_teacher(self, values: Array) -> float:
@@ -426,19 +415,44 @@ class DampedSamples:
         (directly, direct, inner, weight, noise), turn, off = self._parts, self.turn, self.off_teacher
         if turn is not None:
             noise = turn.noise
-            direct = turn.signal - self.with_teacher(self._one) - self._noise_along(noise) - directly
+            along = self._noise_along(noise, inner, self._seen)
+            direct = turn.signal - self.with_teacher(self._one) - along - directly
         return Sources(directly / off, direct / off, noise * inner / off, weight / off, noise)
+
+    @cached_property
+    def output_sources(self) -> tuple[Array, Array]:
+        """What makes the part of the same vector along ``f / |f|``, without P and with it, in each class."""
+        if self.own is None:
+            return 0 * self._one, 0 * self._one
+        noise, off, linear = self.sources.noise, self.off_teacher, self.own.linear
+        direct = 0 * self._one
+        if self.turn is not None or self.output is not None:
+            direct = self.along_output - self._noise_along(noise, linear * self._one, linear)
+        return direct / off, noise * linear / off
+
+    @property
+    def _seen(self) -> float:
+        """Mean product of the weights of the sum in theta with the projection on bt."""
+        return self.law.mean(self._parts.weight * self.law.projection)
 
     @property
     def _resolvent(self) -> Array:
         """``P / (1 + delta)`` in each class of directions."""
         return self.kept * self.ridge / self.damping
 
-    def _noise_along(self, noise: Array) -> Array:
-        """Return what `_parts` with another noise have along bt through P, over bt."""
-        _, _, inner, weight, _ = self._parts
+    def _noise_along(self, noise: Array, inner: Array, seen: float) -> Array:
+        """Return what `_parts` with another noise have along a direction through P, over the direction.
+
+        Parameters
+        ----------
+        noise : ndarray, shape (classes,)
+        inner : ndarray, shape (classes,)
+            What P multiplies of the direction.
+        seen : float
+            Mean product of a sample's projection on it with the weights of the sum.
+        """
         q = self._resolvent
-        seen = self.law.mean(weight * self.law.projection) * self.damping / self.ridge
+        seen *= self.damping / self.ridge
         return np.asarray(
             self.scale * q * (noise * inner - self.ratio * float(self.spectrum.share @ (noise * q)) * seen)
         )
@@ -451,25 +465,29 @@ class DampedSamples:
         """
         assert self.turn is not None
         noise, (_, _, inner, weight, _), law = self.turn.noise, self._parts, self.law
-        q, m, ratio = self._resolvent, self.damping / self.ridge, self.ratio
-        share, teacher = self.spectrum.share, self.spectrum.teacher
-        square, seen = law.mean(weight**2), law.mean(weight * law.projection)
+        q, m, ratio, share = self._resolvent, self.damping / self.ridge, self.ratio, self.spectrum.share
+        square = law.mean(weight**2)
         moved = ratio * float(share @ (values * self.kept**2)) / (1 - self.freedom)
         d_q = (moved + values) * q**2
         gain, d_gain = (ratio * float(share @ (noise * x)) for x in (q, d_q))
-        beside, d_beside = (float(teacher @ (noise * inner * x)) for x in (q, d_q))
-        own, d_own = float(teacher @ q), float(teacher @ d_q)
-        crossed, d_crossed = gain * m * seen, (d_gain * m - gain * moved) * seen
-        known = float(teacher @ ((noise * inner) ** 2 * d_q)) + ratio * float(share @ (noise**2 * d_q)) * square
-        known -= gain * (2 * d_gain * m - gain * moved) * square
-        changed = 2 * (d_beside * crossed + beside * d_crossed) - crossed * (d_own * crossed + 2 * own * d_crossed)
-        along = float(teacher @ (values * self._noise_along(noise) ** 2))
-        return self.scale**2 * (known - changed) - along
+        found = ratio * float(share @ (noise**2 * d_q)) * square - gain * (2 * d_gain * m - gain * moved) * square
+        along = 0.0
+        inners = [(inner, self._seen), *((one.linear * self._one, one.linear) for one in self.directions[1:])]
+        for direction, (inside, seen) in zip(self.directions, inners, strict=True):
+            part = direction.part
+            beside, d_beside = (float(part @ (noise * inside * x)) for x in (q, d_q))
+            own, d_own = float(part @ q), float(part @ d_q)
+            crossed, d_crossed = gain * m * seen, (d_gain * m - gain * moved) * seen
+            found += float(part @ ((noise * inside) ** 2 * d_q))
+            found -= 2 * (d_beside * crossed + beside * d_crossed) - crossed * (d_own * crossed + 2 * own * d_crossed)
+            along += float(part @ (values * self._noise_along(noise, inside, seen) ** 2))
+        return self.scale**2 * found - along
 
     def _among(self, values: Array) -> tuple[float, float, float]:
         """Return V between bt and ``theta - m bt``, for a function V of C given by its values."""
         teacher, apart = self.spectrum.teacher * values, self.signal - self.with_teacher(self._one)
-        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + self.noise(values)
+        rest = self._output_form(values) + self.noise(values)
+        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + rest
 
     def among(self, power: int) -> Array:
         """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made."""

@@ -376,13 +376,14 @@ def _damped_turned_steps(
     yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
     if output is None:
         return
-    whole = np.array([samples.noise(each) for each in np.diag(one)])
-    beside, slope = output.over_noise(whole), draws.square_slope @ made
+    slope = draws.square_slope @ made
 
     def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
-        change = 1 + sign * (beside * shift.square + 2 * shift.residual * slope)
-        turn = Turn(samples.signal + sign * shift.signal, before * np.sqrt(np.maximum(change, _LEAST)))
-        return _scaled(_turned(step, samples, turn), max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
+        factor = np.maximum(1 + sign * shift.residual * slope, math.sqrt(_LEAST))
+        turn = Turn(samples.signal + sign * shift.signal, before * factor)
+        along = samples.along_output * np.sqrt(np.maximum(1 + sign * shift.square, _LEAST))
+        moved = _turned(step, replace(samples, output=along), turn)
+        return _scaled(moved, max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
 
     yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
 

@@ -385,8 +385,6 @@ def _correlated_statistics(
     own = None if problem.output_scale == "1/N" else _own_output(problem, law, output)
     plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum, own=own)
     samples = DampedSamples(plain, problem.damping) if problem.is_damped and law.square > 0 else plain
-    if own is not None and isinstance(samples, DampedSamples):
-        samples = samples.with_output(1.0, own.linear * samples.made)
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
     once, twice = (float(spectrum.share @ values) for values in samples.stretch)

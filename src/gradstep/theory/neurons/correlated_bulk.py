@@ -105,9 +105,7 @@ def correlated_classes(
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
-    frame = samples.frame(step.alignment)
-    if step.common is not None and isinstance(samples, CorrelatedSamples):
-        frame = samples.whole_frame(step.alignment)
+    frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
@@ -127,10 +125,10 @@ def correlated_classes(
     mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
     mean_variance = mean_variance + step.bulk * a_square
     common = np.zeros(len(found.special))
-    if step.common is not None and isinstance(law, StretchedLaw) and len(found.special_diagonals):
+    if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
         plain, stretched = found.special_diagonals
         made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
-        common = made * (found.overlap @ (frame.T @ samples.among(0)[1]))
+        common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
     )

@@ -169,7 +169,7 @@ class ClassMeanRow:
             initial_overlap=overlap,
             readout_shrinkage=math.sqrt(rest / whole) if whole > 0 else 0.0,
             influence=1.0 if along_common else step.influence,
-            common=self._common(samples, step) if along_common else None,
+            common=self._common(samples, step, factor) if along_common else None,
             fluctuations=replace(fluctuations, projection_variance=(constant, one, two)),
             correlated=samples,
         )
@@ -198,12 +198,14 @@ class ClassMeanRow:
         random = factor * self.samples.random_square
         return (by_teacher + random + by_output) / (samples.norm * self.samples.norm)
 
-    def _common(self, samples: CorrelatedSamples | DampedSamples, step: StepStatistics) -> CommonRow | None:
+    def _common(
+        self, samples: CorrelatedSamples | DampedSamples, step: StepStatistics, factor: float
+    ) -> CommonRow | None:
         """Return the second-order part of the rows' mean, for the spike along ``u``."""
-        if step.curvature == 0 or isinstance(samples, DampedSamples):
+        if step.curvature == 0:
             return None
-        length, products = self.unit * math.sqrt(self.power), samples.among(0)
-        by_random = step.curvature * samples.squares_to_output / samples.law.square
-        made = np.array([0.0, step.own_drift[0], 0.0, step.drift, by_random])
-        along = float(products[1] @ samples.spike) / samples.norm
-        return CommonRow(along, length, self.skewness, length * float(made @ products @ samples.spike) / samples.norm)
+        along, length = self.part * self.along / samples.norm, self.unit * math.sqrt(self.power)
+        random = step.curvature * self.plain.squares_to_output / self.plain.law.square
+        projection = float(along @ (step.own_drift[0] + step.drift * samples.made))
+        projection += random * factor * self.samples.random_square / samples.norm
+        return CommonRow(float(along.sum()), length, self.skewness, length * projection)

@@ -31,6 +31,7 @@ __all__ = [
     "Spectrum",
     "SpikeBeside",
     "Turn",
+    "completed_frame",
     "plane_frame",
     "relative_variance",
     "words_trace",
@@ -289,12 +290,11 @@ class CorrelatedSamples:
 
     def whole_frame(self, alignment: float) -> Array:
         """Return `frame` and, with an own output, the unit vector of the rest of ``f`` as a third column."""
-        frame = self.frame(alignment)
-        if self.own is None:
-            return frame
-        products, output = self.among(0), np.eye(len(frame))[1]
-        rest = output - frame @ (frame.T @ products @ output)
-        return np.column_stack([frame, rest / math.sqrt(max(rest @ products @ rest, NOTHING))])
+        return completed_frame(self.frame(alignment), self.among(0), 1) if self.own else self.frame(alignment)
+
+    def with_output(self, frame: Array) -> Array:
+        """Return the components of ``f / |f|`` along the vectors of a frame."""
+        return np.asarray(frame.T @ self.among(0)[1])
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
@@ -405,6 +405,27 @@ def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array)
     rest = math.sqrt(max(1 - of_spike**2, NOTHING))
     across, other = (spike - of_spike * teacher) / rest, math.sqrt(max(1 - alignment**2, 0.0))
     return np.stack([alignment * teacher + other * across, other * teacher - alignment * across], axis=1)
+
+
+def completed_frame(frame: Array, products: Array, place: int) -> Array:
+    """Return a frame with one more column: the unit vector of what is left of one of its terms.
+
+    Parameters
+    ----------
+    frame : ndarray, shape (terms, vectors)
+        Orthonormal vectors, as columns.
+    products : ndarray, shape (terms, terms)
+        Products of the terms.
+    place : int
+        Which term.
+
+    Returns
+    -------
+    ndarray, shape (terms, vectors + 1)
+    """
+    term = np.eye(len(frame))[place]
+    rest = term - frame @ (frame.T @ products @ term)
+    return np.column_stack([frame, rest / math.sqrt(max(rest @ products @ rest, NOTHING))])
 
 
 Blocks = tuple[tuple[int, ...], ...]

@@ -423,9 +423,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (2, vectors)
+        frame : ndarray, shape (terms, vectors)
             The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
-            made (`DampedSamples.frame`).
+            made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
         """
         found, slope = self._with_slope(self.at(z))
         return frame.T @ found @ frame, frame.T @ slope @ frame
@@ -571,7 +571,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (2, vectors)
+        frame : ndarray, shape (terms, vectors)
             As in `between`.
 
         Returns
@@ -614,8 +614,10 @@ class DampedLaw(RowLaw[DampedPoints]):
             np.array([law.mean(law.residual**power * direction.projection) for power in powers])
             for direction in directions
         ]
-        among: Complex = np.zeros((len(inner), 2, len(powers)), dtype=complex)
+        among: Complex = np.zeros((len(inner), len(directions) + 1, len(powers)), dtype=complex)
         among[:, 0] = along[0] * (to_first @ teacher)
+        if len(directions) > 1:
+            among[:, 2] = along[1] * (to_first @ directions[1].part)
         for each, (part, direct, source) in zip(along, self._sides, strict=True):
             among[:, 1] += each * (to_rows[..., y] @ (part * source) + to_first @ (part * direct))
         # Of sums of the same samples: equation (C18b).
@@ -670,7 +672,9 @@ class DampedLaw(RowLaw[DampedPoints]):
     @property
     def _together(self) -> Array:
         """The matrix that gives the second of the two vectors its part along the first."""
-        return np.array([[1.0, self.samples.sources.directly], [0.0, 1.0]])
+        together = np.eye(len(self.samples.directions) + 1)
+        together[0, 1] = self.samples.sources.directly
+        return together
 
     def _turned(self, points: DampedPoints) -> Complex:
         """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
@@ -689,18 +693,22 @@ class DampedLaw(RowLaw[DampedPoints]):
         order one it is along f, too.
         """
         own, crossed, beside = sampled
-        (teacher, direct, source), *_ = self._sides
         rows, whole = len(self._to_first), own
         y, size = rows - 2, rows * len(self._sides)
-        by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)
-        sides: Complex = np.zeros((len(inner), 2, 2 * size), dtype=complex)
-        sides[:, 0, :rows] = turned.mT @ teacher
+        # Of the vectors the first is bt, the last f if there is one, and the second one is made of both and of samples.
+        vectors = len(self._sides) + 1
+        sides: Complex = np.zeros((len(inner), vectors, 2 * size), dtype=complex)
+        among: Complex = np.zeros((len(inner), vectors, vectors), dtype=complex)
         for k, (part, direct, source) in enumerate(self._sides):
             whole = inner[..., y, y] @ (part * source**2) + resolvent @ (part * direct**2) + whole
             whole = whole + 2 * (turned[..., y] @ (part * source * direct))
-            along = inner[..., y].mT @ (part * source) + turned.mT @ (part * direct)
-            sides[:, 1, k * rows : (k + 1) * rows] = along
-        among = _symmetric(resolvent @ teacher, by_both, whole)
+            place, place_of_rows = 2 * k, slice(k * rows, (k + 1) * rows)
+            sides[:, 1, place_of_rows] = inner[..., y].mT @ (part * source) + turned.mT @ (part * direct)
+            sides[:, place, place_of_rows] = turned.mT @ part
+            among[:, place, place] = resolvent @ part
+            across = turned[..., y] @ (part * source) + resolvent @ (part * direct)
+            among[:, place, 1] = among[:, 1, place] = across
+        among[:, 1, 1] = whole
         sides[:, 1, size:] = crossed
         change: Complex = np.zeros((len(inner), 2 * size, 2 * size), dtype=complex)
         change[:, :size, :size], change[:, size:, size:] = self._known(inner), beside
@@ -786,9 +794,7 @@ class DampedLaw(RowLaw[DampedPoints]):
             weighted = np.einsum("zwp,zpij->zwij", means[:, : count + 1, :3], points.parts)
             own = own + d_most * self._square - _form(more, by_squares, more + 2 * gain[:, y])
             own -= 2 * _form(d_more, weighted[:, 0], more + gain[:, y]) + 2 * _form(more, weighted[:, 0], d_gain[:, y])
-            crossed = crossed + (
-                d_more[:, None, None] @ weighted[:, 1:] + more[:, None, None] @ by_products
-            )[..., 0, :]
+            crossed = crossed + (d_more[:, None, None] @ weighted[:, 1:] + more[:, None, None] @ by_products)[..., 0, :]
         return own, crossed.reshape(len(gain), -1), _joined_blocks(slopes[:, count + 1 :], count)
 
 
@@ -896,8 +902,3 @@ def _joined_blocks(blocks: Complex, count: int) -> Complex:
     points, _, rows, _ = blocks.shape
     square = blocks.reshape(points, count, count, rows, rows)
     return np.asarray(square.swapaxes(2, 3).reshape(points, count * rows, count * rows))
-
-
-def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:
-    """Return symmetric matrices of two rows."""
-    return np.stack([np.stack([a, b], axis=-1), np.stack([b, d], axis=-1)], axis=-2)

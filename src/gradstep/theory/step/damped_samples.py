@@ -24,7 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.resolution import NOTHING
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum, Turn, relative_variance
+from gradstep.theory.step.correlated_samples import (
+    CorrelatedSamples,
+    OwnOutput,
+    Spectrum,
+    Turn,
+    completed_frame,
+    relative_variance,
+)
 from gradstep.theory.step.weighted_samples import Residual
 
 __all__ = ["DampedSamples", "Directed", "ResidualRule", "Sources"]
@@ -490,15 +497,32 @@ class DampedSamples:
         return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + rest
 
     def among(self, power: int) -> Array:
-        """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made."""
-        first, across, last = self._among(self.spectrum.eigenvalue**power)
+        """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made.
+
+        With an own output ``f / |f|`` is a third one.
+        """
+        values = self.spectrum.eigenvalue**power
+        first, across, last = self._among(values)
         across, last = across / self.off_teacher, last / self.off_teacher**2
-        return np.array([[first, across], [across, last]])
+        if self.own is None:
+            return np.array([[first, across], [across, last]])
+        part = self.directions[1].part * values
+        own, beside = float(part.sum()), float(part @ self.along_output) / self.off_teacher
+        return np.array([[first, across, 0.0], [across, last, beside], [0.0, beside, own]])
 
     def frame(self, alignment: float) -> Array:
         """Return a unit vector in the plane of v and bt, and one orthogonal to it, as `CorrelatedSamples` does."""
         other = math.sqrt(max(1 - alignment**2, 0.0))
-        return np.array([[alignment, other], [other, -alignment]])
+        frame = np.array([[alignment, other], [other, -alignment]])
+        return frame if self.own is None else np.concatenate([frame, np.zeros((1, 2))])
+
+    def whole_frame(self, alignment: float) -> Array:
+        """Return `frame` and, with an own output, the unit vector of the rest of ``f`` as a third column."""
+        return completed_frame(self.frame(alignment), self.among(0), 2) if self.own else self.frame(alignment)
+
+    def with_output(self, frame: Array) -> Array:
+        """Return the components of ``f / |f|`` along the vectors of a frame."""
+        return np.asarray(frame.T @ self.among(0)[2])
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""

@@ -122,6 +122,15 @@ class ClassMeanRow:
         return float(self.part @ self.taken_back) / (float(self.part @ self.before) or NOTHING)
 
     @property
+    def largely_taken(self) -> float:
+        """The root mean square of that share over the classes.
+
+        A step that takes back about all of the output in the mean takes far more of it along leading directions.
+        """
+        square = float(self.part @ self.taken_back**2) / (float(self.part @ self.before**2) or NOTHING)
+        return math.sqrt(square)
+
+    @property
     def plain(self) -> CorrelatedSamples:
         """The samples without damping."""
         return self.samples.plain if isinstance(self.samples, DampedSamples) else self.samples

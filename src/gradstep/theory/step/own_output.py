@@ -143,7 +143,7 @@ def common_share(problem: Problem, literal: StepStatistics, width: float) -> flo
     if problem.output_scale == "1/N":
         return 0.0
     if literal.correlated is not None:
-        return smooth_rise(abs(ClassMeanRow.of(problem, literal, width).taken), *_SHARES) if literal.gain else 0.0
+        return smooth_rise(ClassMeanRow.of(problem, literal, width).largely_taken, *_SHARES)
     return MeanRow.of(problem, literal, width).common_share
 
 

@@ -46,8 +46,8 @@ class ClassMeanRow:
         ``e E[sigma']`` and ``mu_1``.
     unit : float
         ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``f``.
-    stretch : tuple of float
-        ``S``: its constant, and its slope with ``p``.
+    stretch : float
+        The slope of ``S`` with ``p``; without a step it is one.
     skewness : float
         ``E[a^3] / E[a^2]``.
     second : float
@@ -59,7 +59,7 @@ class ClassMeanRow:
     gain: float
     slope: float
     unit: float
-    stretch: tuple[float, float]
+    stretch: float
     skewness: float
     second: float
 
@@ -71,10 +71,12 @@ class ClassMeanRow:
         values, shares = readout_values(problem.readout)
         square, unit = shares * values**2 / power, 1 / (math.sqrt(width) * power)
         skewness = float(square @ values)
-        own = float(square @ step.own_stretch(values, values**2))
+        # The own stretch is known in the mean over the directions of a row. It is as the step's own metric in each class.
+        own = float(square @ step.own_stretch(values, values**2)) - 1
         second = unit * step.curvature * skewness
         slope = moments(problem.activation).linear
-        return cls(samples, power, step.gain, slope, unit, (own, skewness * step.drift), skewness, second)
+        own /= float(samples.spectrum.share @ samples.stretch[0])
+        return cls(samples, power, step.gain, slope, unit, own + skewness * step.drift, skewness, second)
 
     @property
     def part(self) -> Array:
@@ -84,8 +86,7 @@ class ClassMeanRow:
     @property
     def before(self) -> Array:
         """The mean row before the step over ``f``, stretched as the rows are."""
-        constant, slope = self.stretch
-        return self.unit * (constant + slope * self.samples.made)
+        return self.unit * (1 + self.stretch * self.samples.made)
 
     @property
     def taken_back(self) -> Array:
@@ -194,9 +195,8 @@ class ClassMeanRow:
             return replace(samples, turn=turn, output=0 * samples.made if along is None else along)
         if along is None:
             return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, random))
-        constant, slope = self.stretch
-        length = math.sqrt(self.power)
-        output, by_c = length * self.unit * constant / self.gain, length * (self.unit * slope / self.gain - self.slope)
+        length, before = math.sqrt(self.power), self.unit / self.gain
+        output, by_c = length * before, length * (before * self.stretch - self.slope)
         return replace(samples, beside=SpikeBeside(output, by_c, random))
 
     def _overlap(self, samples: CorrelatedSamples | DampedSamples, factor: float, along: Array) -> float:

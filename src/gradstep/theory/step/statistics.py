@@ -418,7 +418,7 @@ def _correlated_statistics(
     fluctuations = _correlated_rows(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if problem.output_scale != "1/N":
-        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations, spectrum)
+        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations, samples)
     return replace(
         limits,
         gain=gain,
@@ -496,22 +496,23 @@ def _own_output_terms(
     width: float,
     gradient_norm: float,
     fluctuations: RowFluctuations,
-    spectrum: Spectrum | None = None,
+    known: CorrelatedSamples | DampedSamples | None = None,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return `own_drift` and `own_norm` of `StepStatistics`.
 
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
     in common of an input's length, where of the readouts only the mean is left.
 
-    Docs, "Uniform equivalent", equation (E14).
+    Docs, "Uniform equivalent", equation (E14). Docs, "Correlated inputs", equation (C19c).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
     alike = term * width / d * problem.readout.mean * activation.quadratic
     by_length, own = own_output_slopes(problem.activation)
     before = 1.0
-    if spectrum is not None:
-        by_length, own, before = _in_mean_of_row(problem, by_length, own, spectrum, fluctuations)
+    if known is not None:
+        by_length, own = _in_mean_of_row(problem, by_length, own, known)
+        before = math.sqrt(fluctuations.projection_variance[0])
     # The slope of the norm for each unit of the gradient; without a gradient, its part along it.
     if gradient_norm > 0:
         one, two = (slope * before / gradient_norm for slope in fluctuations.norm_slope)
@@ -522,10 +523,13 @@ def _own_output_terms(
 
 
 def _in_mean_of_row(
-    problem: Problem, by_length: float, own: float, spectrum: Spectrum, fluctuations: RowFluctuations
-) -> tuple[float, float, float]:
-    """Return the factors of `_own_output_terms` in the mean over the directions of a row, and its length along v."""
-    once, twice = (float(spectrum.moment(power)) for power in (2, 3))
+    problem: Problem, by_length: float, own: float, known: CorrelatedSamples | DampedSamples
+) -> tuple[float, float]:
+    """Return the slopes of `own_output_slopes` in the mean over the directions of a row, times what the step makes.
+
+    Docs, "Correlated inputs", equation (C19c).
+    """
+    share, c, (made, _) = known.spectrum.share, known.spectrum.eigenvalue, known.stretch
+    once, twice = float(share @ made), float(share @ (c * made))
     slope = math.sqrt(2) * derivative_slope(problem.activation)
-    by_length = slope * twice + (by_length - slope) * once**2
-    return by_length, own * once, math.sqrt(fluctuations.projection_variance[0])
+    return slope * twice + (by_length - slope) * known.spectrum.moment(2) * once, own * once

@@ -74,8 +74,8 @@ def damped_direction(problem: Problem) -> DampedDirection:
         raise InvalidInput("damping", delta, "a finite number: gradstep.predict has the direction of the plain step")
     d, width, n_step, *_ = sizes_of(problem)
     if problem.output_scale != "1/N":
-        whole = step_statistics(problem, d, width, n_step)
-        return DampedDirection(whole.alignment, whole.gradient_norm, whole.gain * whole.gradient_norm)
+        step = step_statistics(problem, d, width, n_step)
+        return DampedDirection(step.alignment, step.gradient_norm, step.gain * step.gradient_norm)
     plain = step_statistics(problem.replace(damping=math.inf), d, width, n_step)
     one = np.ones(1)
     known = plain.correlated.spectrum if plain.correlated else Spectrum(one, one, one)

@@ -71,7 +71,7 @@ class ClassMeanRow:
         values, shares = readout_values(problem.readout)
         square, unit = shares * values**2 / power, 1 / (math.sqrt(width) * power)
         skewness = float(square @ values)
-        # The own stretch is known in the mean over the directions of a row. It is as the step's own metric in each class.
+        # The own stretch is known in the mean over the directions of a row, and is proportional to p.
         own = float(square @ step.own_stretch(values, values**2)) - 1
         second = unit * step.curvature * skewness
         slope = moments(problem.activation).linear

@@ -517,7 +517,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         return [(known.part, *source) for known, source in zip(directions, along[: len(directions)], strict=True)]
 
     def _known(self, inner: Complex) -> Complex:
-        """Return H between the directions that residuals depend on, shape (points, directions rows, directions rows)."""
+        """Return H between the directions that residuals depend on, as one matrix of blocks for each point."""
         rows, directions = inner.shape[-1], self.samples.directions
         known = np.zeros((len(inner), rows * len(directions), rows * len(directions)), dtype=complex)
         for k, direction in enumerate(directions):
@@ -535,7 +535,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         r, rule, directions = self.samples.sources.weight, self._rules[1], self.samples.directions
         # The square of a sample along bt is u^2. Along every other direction its mean is one.
         weights = [r**2, *(r * known.projection for known in directions)]
-        for k, one in enumerate(directions):
+        for one in directions:
             for other in directions:
                 weights.append((1 - one.variance if other is one else 0.0) - one.projection * other.projection)
         gathered = rule.gathered(np.stack(weights) * self.samples.law.weight)

@@ -328,7 +328,7 @@ class DampedSamples:
 
     @property
     def along_output(self) -> Array:
-        """The component of theta along ``f / |f|`` in each class, over that of ``f / |f|``: zero without an own output."""
+        """The component of theta along ``f / |f|`` in each class, over that of it: zero without an own output."""
         if self.own is None:
             return 0 * self._one
         return self.own.linear * self.made if self.output is None else self.output

@@ -134,9 +134,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Raises
     ------
     InvalidInput
-        For infinite sizes, correlated inputs or a damped step with ``rows="isotropic"`` or
-        ``output_scale="1/sqrt(N)"``, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``,
-        activation and readout both with a mean).
+        For infinite sizes, correlated inputs or a damped step with ``rows="isotropic"``, or an initial output that
+        diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a mean).
     NotConverged
         If the density does not integrate to one.
 

@@ -637,11 +637,11 @@ class DampedLaw(RowLaw[DampedPoints]):
         among[:, 1] += together
         count = len(directions)
         sides: Complex = np.empty((len(inner), len(powers), 2 * count * rows), dtype=complex)
-        for k, (direction, means) in enumerate(zip(directions, by_projection, strict=True)):
+        for k, (direction, by_known) in enumerate(zip(directions, by_projection, strict=True)):
             first, last = k * rows, (count + k) * rows
             seen = along[k][:, None] * np.einsum("c,zkcr->zkr", direction.part, to_rows)
             sides[..., first : first + rows] = seen
-            sides[..., last : last + rows] = (to_samples[:, :, None] @ means.parts[:, powers - 1])[..., 0, :]
+            sides[..., last : last + rows] = (to_samples[:, :, None] @ by_known.parts[:, powers - 1])[..., 0, :]
         return _SampleSums(among, sides * self._unit)
 
     def _sum_means(self, points: DampedPoints) -> list[_Means]:

@@ -126,6 +126,8 @@ class ClassMeanRow:
     def largely_taken(self) -> float:
         """The root mean square of that share over the classes.
 
+        Docs, "Correlated inputs", equation (C19a).
+
         A step that takes back about all of the output in the mean takes far more of it along leading directions.
         """
         square = float(self.part @ self.taken_back**2) / (float(self.part @ self.before**2) or NOTHING)
@@ -153,7 +155,7 @@ class ClassMeanRow:
     def resolved(self, step: StepStatistics, *, along_common: bool) -> StepStatistics:
         """Return the step in the form that holds for independent rows, along ``P g'`` or along ``u``.
 
-        Docs, "Correlated inputs", equations (C19), (C19a) and (C19b).
+        Docs, "Correlated inputs", equations (C19) and (C19a).
         """
         left, before = self.left, self.power * float(self.part @ self.before**2)
         random, off = self._by_random**2 * self.samples.random_square, self._off_random

@@ -306,7 +306,10 @@ class CorrelatedSamples:
         return self.law.mean(values)
 
     def along(self, power: int) -> Array:
-        """Return the mean of ``<z, C^k g>`` at the nodes."""
+        """Return the mean of ``<z, C^k g>`` at the nodes.
+
+        Docs, "Correlated inputs", equation (C19b).
+        """
         by_teacher = self.linear * self.spectrum.teacher_moment(power) * self.law.projection
         along = np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)
         if self.own is not None:

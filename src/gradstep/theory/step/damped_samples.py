@@ -300,7 +300,10 @@ class DampedSamples:
 
     @cached_property
     def missed(self) -> float:
-        """Mean square of the residuals that the ridge regression of them leaves of the population."""
+        """Mean square of the residuals that the ridge regression of them leaves of the population.
+
+        Docs, "Correlated inputs", equations (C11) and (C19c).
+        """
         known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
         missed = law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
         for direction in self.directions[1:]:

@@ -503,7 +503,7 @@ def _own_output_terms(
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
     in common of an input's length, where of the readouts only the mean is left.
 
-    Docs, "Uniform equivalent", equation (E14). Docs, "Correlated inputs", equation (C19c).
+    Docs, "Uniform equivalent", equation (E14). Docs, "Correlated inputs", equation (C19d).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
@@ -527,7 +527,7 @@ def _in_mean_of_row(
 ) -> tuple[float, float]:
     """Return the slopes of `own_output_slopes` in the mean over the directions of a row, times what the step makes.
 
-    Docs, "Correlated inputs", equation (C19c).
+    Docs, "Correlated inputs", equation (C19d).
     """
     share, c, (made, _) = known.spectrum.share, known.spectrum.eigenvalue, known.stretch
     once, twice = float(share @ made), float(share @ (c * made))

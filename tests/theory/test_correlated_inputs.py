@@ -183,9 +183,8 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
     ("function", "changes", "field"),
     [
         (gs.predict, {"damping": 1.0, "inputs": None, "d": 7}, "d"),
-        (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),
-        (gs.predict, {"output_scale": "1/sqrt(N)"}, "output_scale"),
+        (gs.predict, {"output_scale": "1/sqrt(N)", "activation": "relu"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {}, "rows"),
         (lambda problem: gs.predict(problem, bulk="isotropic"), {}, "bulk"),
         (lambda problem: feature_spectrum(problem, rows="isotropic"), {}, "rows"),
@@ -439,10 +438,18 @@ def test_a_small_damping_of_many_samples_finds_the_teacher():
     assert damped_direction(problem).alignment == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{}, {"damping": 1.0, "output_scale": "1/sqrt(N)"}])
+@pytest.mark.parametrize("changes", [{}, {"damping": 1.0, "output_scale": "1/sqrt(N)", "activation": "relu"}])
 def test_direction_is_refused(changes):
     with pytest.raises(gs.InvalidInput):
         damped_direction(FINITE.replace(**changes))
+
+
+def test_direction_with_an_own_output_of_order_one_is_that_of_the_prediction():
+    problem = FINITE.replace(inputs=TWO_LEVELS, damping=0.5, output_scale="1/sqrt(N)")
+    found, prediction = damped_direction(problem), gs.predict(problem)
+    assert found.alignment == pytest.approx(prediction.alignment, rel=1e-12)
+    # The own output turns the gradient away from the teacher.
+    assert found.alignment < 0.95 * damped_direction(problem.replace(output_scale="1/N")).alignment
 
 
 @pytest.mark.parametrize("inputs", [None, TWO_LEVELS])

@@ -58,7 +58,7 @@ def damped_direction(problem: Problem) -> DampedDirection:
     Parameters
     ----------
     problem : Problem
-        With a finite damping, samples of the step and output scale ``"1/N"``; of isotropic or correlated inputs.
+        With a finite damping and samples of the step; of isotropic or correlated inputs.
 
     Returns
     -------
@@ -67,14 +67,15 @@ def damped_direction(problem: Problem) -> DampedDirection:
     Raises
     ------
     InvalidInput
-        Without a damping, or with an initial output of order one.
+        Without a damping, or if an initial output of order one diverges with the width.
     """
     delta = problem.damping
     if not delta < math.inf:
         raise InvalidInput("damping", delta, "a finite number: gradstep.predict has the direction of the plain step")
-    if problem.output_scale != "1/N":
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a damped step")
     d, width, n_step, *_ = sizes_of(problem)
+    if problem.output_scale != "1/N":
+        step = step_statistics(problem, d, width, n_step)
+        return DampedDirection(step.alignment, step.gradient_norm, step.gain * step.gradient_norm)
     plain = step_statistics(problem.replace(damping=math.inf), d, width, n_step)
     one = np.ones(1)
     known = plain.correlated.spectrum if plain.correlated else Spectrum(one, one, one)

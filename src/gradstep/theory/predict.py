@@ -166,8 +166,7 @@ def predict(
         On a step ``width**exponent`` in the proportional limit with an exponent that is neither 0 nor 1/2 (between them
         the error is a staircase in the exponent that no finite size is near, above the features grow without end), or
         an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a
-        mean). With correlated inputs or a damped step, on a model of `rows` or `bulk` and on
-        ``output_scale="1/sqrt(N)"``.
+        mean). With correlated inputs or a damped step, on a model of `rows` or `bulk`.
     NotConverged
         If the equations' true residual stays above 1e-10.
     """

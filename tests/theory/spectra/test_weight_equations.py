@@ -391,5 +391,5 @@ def test_refusals(inputs):
         weight_spectrum(BASE.replace(inputs=inputs), rows="isotropic")
     assert refused.value.field == "rows"
     with pytest.raises(InvalidInput) as refused:
-        weight_spectrum(BASE.replace(inputs=inputs, output_scale="1/sqrt(N)"))
+        weight_spectrum(BASE.replace(inputs=inputs, output_scale="1/sqrt(N)", activation="relu"))
     assert refused.value.field == "output_scale"

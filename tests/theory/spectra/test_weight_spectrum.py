@@ -136,7 +136,7 @@ def test_outliers_are_those_of_networks(changes):
 
 @pytest.mark.parametrize(
     ("changes", "rows", "field"),
-    [({}, "isotropic", "rows"), ({"output_scale": "1/sqrt(N)"}, "network", "output_scale")],
+    [({}, "isotropic", "rows"), ({"output_scale": "1/sqrt(N)", "activation": "relu"}, "network", "output_scale")],
 )
 def test_refusals(changes, rows, field):
     with pytest.raises(InvalidInput) as refused:

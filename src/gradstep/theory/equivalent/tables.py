@@ -233,6 +233,10 @@ def stepped_networks(
         shrinkage = step.readout_shrinkage if rows == "network" or step is not gradient_step else 1.0
         in_plane = share_in_plane(problem, step.resolved, sizes.d) if plane and bulk == "structured" else 0.0
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
+        if step.correlated is not None and problem.output_scale != "1/N":
+            # The rest of a row follows its projection, and the rows are without a part along the readout: the readout
+            # has to be known for both.
+            share = 1.0
         for part, resolve in (((1 - share) * (1 - in_plane), False), (share * (1 - in_plane), True)):
             if part > 0:
                 tables = yield from tables_of(

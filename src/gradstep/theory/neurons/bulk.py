@@ -50,7 +50,7 @@ from gradstep.theory.neurons.row_rules import (
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
-from gradstep.theory.step.statistics import StepStatistics, readout_values
+from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
 from gradstep.theory.together import Computation
@@ -222,7 +222,7 @@ def bulk_law(
         # The samples' matrix times b, without what it has along the spike.
         common = step.common.length * np.concatenate([r * part.common for r, part in zip(roots, parts, strict=True)])
         common -= spike * (spike @ common)
-        pull += (step.common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * common
+        pull += _common_pull(problem, step.common, groups, common)
     if groups.resolved:
         pull += _pull(groups, spike, special_profile)
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
@@ -308,16 +308,28 @@ def _correlated(
     """
     odd = problem.activation.parity == "odd"
     found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum)
-    share, profile, overlap, special_profile, mean_variance, components = found
-    spike, teacher = overlap.T
+    special_profile, mean_variance = found.special_profile, found.mean_variance
+    spike, teacher, *_ = found.overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.
     teacher = teacher - spike * (spike @ teacher)
     if not spectrum:
         teacher /= np.linalg.norm(teacher)
     pull = _pull(groups, spike, special_profile)
+    if step.common is not None:
+        common = step.common.length * found.common
+        pull = pull + _common_pull(problem, step.common, groups, common - spike * (spike @ common))
     noise = groups.projection_noise / mean_variance
-    bulk = Bulk(share, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike))
-    return _with_norms(bulk, problem, step, groups, mean_variance, components)
+    bulk = Bulk(
+        found.share, found.profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike)
+    )
+    return _with_norms(bulk, problem, step, groups, mean_variance, found.components)
+
+
+def _common_pull(problem: Problem, common: CommonRow, groups: Groups, vector: Array) -> Array:
+    """Return the mean of a normalised row off the spike along a vector that all rows of one readout share."""
+    power = problem.readout.second_moment
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    return np.asarray((common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * vector)
 
 
 def _pull(groups: Groups, spike: Array, special_profile: Array) -> Array:

@@ -12,6 +12,7 @@ nearer to networks than all of it. This project.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,38 @@ _LOWEST, _LOWEST_DAMPED = -8.0, -5.0
 #: axis each class of C has a band of its own, and errors differed by up to 2e-3 with the places of the nodes. At this
 #: distance they do so by 2e-5, and differ from what they are at the axis by less than 1e-3.
 _WIDTH = 0.2
+#: Least diagonal of C, of mean one, that what the samples make of f is divided by: f has next to nothing below it.
+_LEAST_OF_OUTPUT = 0.01
 
 Array = NDArray[np.float64]
+
+
+class CorrelatedClasses(NamedTuple):
+    """Classes of directions, and special ones.
+
+    Attributes
+    ----------
+    share : ndarray, shape (classes,)
+    profile : ndarray, shape (groups, classes)
+    overlap : ndarray, shape (special, 2 or 3)
+        Components of the spike direction, of the teacher's rest, and of the rest of f given an own output.
+    special_profile : ndarray, shape (groups, special)
+    mean_variance : ndarray, shape (groups,)
+        ``(1/d) tr Sigma_a``.
+    components : ndarray, shape (special, vectors)
+        Of the vectors with which the norm of a row varies, if groups know of it
+        (`gradstep.theory.step.row_fluctuations.norm_vector`).
+    common : ndarray, shape (special,)
+        Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
+    """
+
+    share: Array
+    profile: Array
+    overlap: Array
+    special_profile: Array
+    mean_variance: Array
+    components: Array
+    common: Array
 
 
 def correlated_classes(
@@ -50,7 +81,7 @@ def correlated_classes(
     *,
     odd: bool,
     spectrum: bool = False,
-) -> Computation[tuple[Array, Array, Array, Array, Array, Array]]:
+) -> Computation[CorrelatedClasses]:
     """Return the classes of directions and the special directions.
 
     Docs, "Correlated inputs", equations (C7a), (C8) and (C9).
@@ -68,24 +99,16 @@ def correlated_classes(
 
     Returns
     -------
-    share : ndarray, shape (classes,)
-    profile : ndarray, shape (groups, classes)
-    overlap : ndarray, shape (special, 2)
-        Components of the spike direction and of the teacher's rest.
-    special_profile : ndarray, shape (groups, special)
-    mean_variance : ndarray, shape (groups,)
-        ``(1/d) tr Sigma_a``.
-    components : ndarray, shape (special, vectors)
-        Of the vectors with which the norm of a row varies, if groups know of it
-        (`gradstep.theory.step.row_fluctuations.norm_vector`).
+    CorrelatedClasses
     """
     law, known, (sizes, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
+    frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
     resolved = yield from resolved_law(
-        law, samples.frame(step.alignment), refine,
+        law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
         sampled=groups.knows_norms, spectrum=spectrum,
@@ -102,7 +125,14 @@ def correlated_classes(
     mean = (profile @ found.share)[:, None]
     mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
     mean_variance = mean_variance + step.bulk * a_square
-    return found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components
+    common = np.zeros(len(found.special))
+    if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
+        plain, stretched = found.special_diagonals
+        made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
+        common = made * (found.overlap @ samples.with_output(frame))
+    return CorrelatedClasses(
+        found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
+    )
 
 
 def _law(
@@ -110,7 +140,8 @@ def _law(
 ) -> CorrelatedLaw | DampedLaw | StretchedLaw:
     """Return the law of the matrix whose eigenvectors directions get."""
     if not odd:
-        return mean_law(samples, step, readout)
+        own = samples.own if isinstance(samples, CorrelatedSamples) else None
+        return mean_law(samples, step, readout, *((own.mean, own.variance) if own else (None, 0.0)))
     values, shares = readout_values(readout)
     strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
     return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)

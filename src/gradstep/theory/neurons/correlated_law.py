@@ -10,6 +10,7 @@ and the few directions that know the samples, bt and ``C g``, follow by a change
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -143,15 +144,17 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (3, vectors)
-            The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
+        frame : ndarray, shape (2 directions + 1, vectors)
+            The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``, or of
+            `CorrelatedSamples.among` with an own output.
         """
         points = self.at(z)
         among, across, inner = self._blocks(points)
         d_among, d_across, d_inner = self._d_blocks(points)
-        coupling, one = self._coupling(points), np.eye(2)
+        coupling, one = self._coupling(points), np.eye(inner.shape[-1])
         d_coupling = np.zeros_like(coupling)
-        d_coupling[:, 0, 0] = -self.strength * points.d_weight
+        for k in range(len(one) // 2):
+            d_coupling[:, k, k] = -self.strength * points.d_weight
         turn = np.linalg.inv(one + coupling @ inner)
         dressed = turn @ coupling
         d_dressed = turn @ d_coupling @ turn.mT - dressed @ d_inner @ dressed
@@ -161,32 +164,47 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         return frame.T @ found @ frame, frame.T @ slope @ frame
 
     def _blocks(self, points: LawPoints) -> tuple[Complex, Complex, Complex]:
-        """Return the resolvent without the coupling, between vectors, the two of the coupling, and both."""
+        """Return the resolvent without the coupling, between vectors, those of the coupling, and both."""
         law, (_, noise) = self.samples.law, self.samples.turned
-        p, u, r, omega = law.weight, law.projection, law.residual, law.relative_squares
+        p, r = law.weight, law.residual
         gain, direct = (self._with_noise(points.resolvent, noise**k) for k in (1, 2))
         left = points.sampled @ (p * r**2)
         # A sample's own part, and what factors that differ between the classes leave.
         share = gain / points.gain
         e_e = left * gain * share + law.square * (direct - gain * share)
-        e_y = gain * (points.sampled @ (p * r * omega * u))
-        y_y = points.gain * (points.sampled @ (p * (omega * u) ** 2))
+        crossed, products = self._weights
+        e_y = [gain * (points.sampled @ each) for each in crossed]
+        y_y = [[points.gain * (points.sampled @ each) for each in row] for row in products]
         return self._matrices(points.resolvent, e_e, e_y, y_y)
 
     def _d_blocks(self, points: LawPoints) -> tuple[Complex, Complex, Complex]:
         """Return the derivatives of `_blocks` in z."""
         law, (_, noise) = self.samples.law, self.samples.turned
-        p, u, r, omega = law.weight, law.projection, law.residual, law.relative_squares
+        p, r = law.weight, law.residual
         gain, d_gain = (self._with_noise(of, noise) for of in (points.resolvent, points.d_resolvent))
         d_direct = self._with_noise(points.d_resolvent, noise**2)
-        (left, d_left), (y, d_y), (yy, d_yy) = (
-            [of @ (p * weight) for of in self._sampled(points)] for weight in (r**2, r * omega * u, (omega * u) ** 2)
-        )
+        sampled, d_sampled = self._sampled(points)
+        left, d_left = (of @ (p * r**2) for of in (sampled, d_sampled))
         share = gain / points.gain
         d_square = (2 * d_gain - share * points.d_gain) * share
         d_e_e = d_left * gain * share + left * d_square + law.square * (d_direct - d_square)
-        d_y_y = points.d_gain * yy + points.gain * d_yy
-        return self._matrices(points.d_resolvent, d_e_e, d_gain * y + gain * d_y, d_y_y)
+        crossed, products = self._weights
+        d_e_y = [d_gain * (sampled @ each) + gain * (d_sampled @ each) for each in crossed]
+        d_y_y = [
+            [points.d_gain * (sampled @ each) + points.gain * (d_sampled @ each) for each in row] for row in products
+        ]
+        return self._matrices(points.d_resolvent, d_e_e, d_e_y, d_y_y)
+
+    @property
+    def _weights(self) -> tuple[list[Array], list[list[Array]]]:
+        """Weights of the nodes in products of the samples' sums along the directions with e, and among each other."""
+        law, (x, hidden, _) = self.samples.law, self.samples.directions
+        p, r, omega = law.weight, law.residual, law.relative_squares
+        crossed = [p * r * omega * u for u in x]
+        products = [[p * ((omega * u) * (omega * v)) for v in x] for u in x]
+        for k, variance in enumerate(hidden):
+            products[k][k] = products[k][k] + variance * (p * omega**2)
+        return crossed, products
 
     def _sampled(self, points: LawPoints) -> tuple[Complex, Complex]:
         """Return ``1 / (1 + t w M)`` and its derivative in z, shape (points, nodes)."""
@@ -199,24 +217,38 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         return np.asarray(self.samples.ratio * (resolvent @ (known.share * known.eigenvalue**2 * factor)))
 
     def _matrices(
-        self, resolvent: Complex, e_e: Complex, e_y: Complex, y_y: Complex
+        self, resolvent: Complex, e_e: Complex, e_y: Sequence[Complex], y_y: Sequence[Sequence[Complex]]
     ) -> tuple[Complex, Complex, Complex]:
         """Return the three matrices of `_blocks` from their last entries."""
-        known, signal, zero = self.samples.spectrum, self.samples.turned.signal, np.zeros(len(e_e))
-        q_0, q_1, q_2 = (resolvent @ (known.teacher * known.eigenvalue**k) for k in (0, 1, 2))
-        s_1, s_2 = (resolvent @ (known.teacher * (known.eigenvalue * signal) ** k) for k in (1, 2))
-        beside = resolvent @ (known.teacher * known.eigenvalue**2 * signal)
-        among = np.array([[q_0, s_1, zero], [s_1, s_2, zero], [zero, zero, e_e]])
-        across = np.array([[q_1, zero], [beside, zero], [zero, e_y]])
-        inner = np.array([[q_2, zero], [zero, y_y]])
-        return np.moveaxis(among, 2, 0), np.moveaxis(across, 2, 0), np.moveaxis(inner, 2, 0)
+        c, (_, _, part), size = self.samples.spectrum.eigenvalue, self.samples.directions, len(e_e)
+        count = len(part)
+        among = np.zeros((size, 2 * count + 1, 2 * count + 1), dtype=complex)
+        across = np.zeros((size, 2 * count + 1, 2 * count), dtype=complex)
+        inner = np.zeros((size, 2 * count, 2 * count), dtype=complex)
+        for k, signal in enumerate(self.samples.signals):
+            q_0, q_1, q_2 = (resolvent @ (part[k] * c**power) for power in (0, 1, 2))
+            s_1, s_2 = (resolvent @ (part[k] * (c * signal) ** power) for power in (1, 2))
+            first, last = k, count + k
+            among[:, first, first], among[:, last, last] = q_0, s_2
+            among[:, first, last] = among[:, last, first] = s_1
+            across[:, first, k], across[:, last, k] = q_1, resolvent @ (part[k] * c**2 * signal)
+            across[:, -1, last] = e_y[k]
+            inner[:, k, k] = q_2
+            for other in range(count):
+                inner[:, last, count + other] = y_y[k][other]
+        among[:, -1, -1] = e_e
+        return among, across, inner
 
     def _coupling(self, points: LawPoints) -> Complex:
-        """Return the change along the teacher, between the two vectors of the coupling."""
-        law, t = self.samples.law, self.strength
-        coupling = np.zeros((len(points.gain), 2, 2), dtype=complex)
-        coupling[:, 0, 0] = t * (law.mean(law.relative_squares * law.projection**2) - points.weight)
-        coupling[:, 0, 1] = coupling[:, 1, 0] = t
+        """Return the change along the directions, between the vectors of the coupling."""
+        law, t, (x, hidden, _) = self.samples.law, self.strength, self.samples.directions
+        count, omega = len(x), self.samples.law.relative_squares
+        coupling = np.zeros((len(points.gain), 2 * count, 2 * count), dtype=complex)
+        for k, u in enumerate(x):
+            for other, v in enumerate(x):
+                coupling[:, k, other] = t * law.mean(omega * (u * v))
+            coupling[:, k, k] = t * (law.mean(omega * (u**2 + hidden[k])) - points.weight)
+            coupling[:, k, count + k] = coupling[:, count + k, k] = t
         return coupling
 
     def others(self, z: Complex, frame: Array) -> Others:
@@ -230,44 +262,53 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (3, vectors)
+        frame : ndarray, shape (2 directions + 1, vectors)
             As in `between`.
         """
         known, law, points = self.samples.spectrum, self.samples.law, self.at(z)
-        r, p, u, omega = law.residual, law.weight, law.projection, law.relative_squares
-        signal, noise = self.samples.turned
+        r, p, omega = law.residual, law.weight, law.relative_squares
+        x, _, part = self.samples.directions
+        noise, count = self.samples.turned.noise, len(x)
         c, gain = known.eigenvalue, self._with_noise(points.resolvent, noise)
         _, across, inner = self._blocks(points)
         coupling = self._coupling(points)
-        dressed = np.linalg.inv(np.eye(2) + coupling @ inner) @ coupling
-        plain, resolved = np.zeros((3, 5)), np.zeros((len(z), 3, 5), dtype=complex)
+        dressed = np.linalg.inv(np.eye(2 * count) + coupling @ inner) @ coupling
+        plain, resolved = np.zeros((2 * count + 1, 5)), np.zeros((len(z), 2 * count + 1, 5), dtype=complex)
         for column, power in zip((0, 2, 4), (r, r**2, r**3), strict=True):
-            along = law.mean(power * u)
-            direct, sides = along * across[..., 0], along * inner[:, 0]
-            direct[:, 2] += gain * (points.sampled @ (p * r * power))
-            sides[:, 1] += points.gain * (points.sampled @ (p * power * omega * u))
+            direct: Complex = np.zeros(across.shape[:2], dtype=complex)
+            sides: Complex = np.zeros(inner.shape[:2], dtype=complex)
+            for k, (u, signal) in enumerate(zip(x, self.samples.signals, strict=True)):
+                along = law.mean(power * u)
+                direct, sides = direct + along * across[..., k], sides + along * inner[:, k]
+                plain[k, column] = along * float(part[k] @ c)
+                plain[count + k, column] = along * float(part[k] @ (c**2 * signal))
+            direct[:, -1] += gain * (points.sampled @ (p * r * power))
+            for k, u in enumerate(x):
+                sides[:, count + k] += points.gain * (points.sampled @ (p * power * omega * u))
             resolved[..., column] = direct - np.matvec(across @ dressed.mT, sides)
-            last = self.samples.ratio * float(known.share @ (c**2 * noise)) * law.mean(r * power)
-            own, beside = float(known.teacher @ c), float(known.teacher @ (c**2 * signal))
-            plain[:, column] = [along * own, along * beside, last]
+            plain[-1, column] = self.samples.ratio * float(known.share @ (c**2 * noise)) * law.mean(r * power)
         return Others(frame.T @ plain, np.asarray(frame.T @ resolved, dtype=complex))
 
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        c, teacher, (signal, noise) = known.eigenvalue, known.teacher, samples.turned
-        own, turned = teacher @ c, teacher @ (c**2 * signal)
-        noise_square = samples.ratio * law.square * float(known.share @ (c**4 * noise**2))
-        u, weighed = law.projection, law.weight * self.samples.law.relative_squares
-        by_noise = samples.ratio * float(known.share @ (c**2 * noise)) * law.residual
-        mean = np.stack([own * u, turned * u, by_noise])
-        across = teacher @ (c**3 * signal) - own * turned
-        spread = np.array(
-            [
-                [teacher @ c**2 - own**2, across, 0.0],
-                [across, teacher @ (c**4 * signal**2) - turned**2, 0.0],
-                [0.0, 0.0, noise_square],
-            ]
+        c, (x, hidden, part), noise, count = (
+            known.eigenvalue,
+            samples.directions,
+            samples.turned.noise,
+            len(samples.directions[0]),
         )
+        spread = np.zeros((2 * count + 1, 2 * count + 1))
+        mean = np.zeros((2 * count + 1, len(law.weight)))
+        for k, signal in enumerate(samples.signals):
+            own, turned = part[k] @ c, part[k] @ (c**2 * signal)
+            mean[k], mean[count + k] = own * x[k], turned * x[k]
+            seen = 1 - hidden[k]
+            spread[k, k] = part[k] @ c**2 - seen * own**2
+            spread[k, count + k] = spread[count + k, k] = part[k] @ (c**3 * signal) - seen * own * turned
+            spread[count + k, count + k] = part[k] @ (c**4 * signal**2) - seen * turned**2
+        spread[-1, -1] = samples.ratio * law.square * float(known.share @ (c**4 * noise**2))
+        mean[-1] = samples.ratio * float(known.share @ (c**2 * noise)) * law.residual
+        weighed = law.weight * law.relative_squares
         sampled = (weighed * mean) @ mean.T + spread
         return np.asarray(frame.T @ (samples.among(1) + self.strength * sampled) @ frame)

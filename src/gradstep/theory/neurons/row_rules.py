@@ -357,7 +357,8 @@ def _diagonals(law: DampedLaw | StretchedLaw, points: _Points, frame: Array) -> 
     of_all = nearest_diagonals(points.z, points.transform, points.slope, law.product_means, joined(law.products))
     if isinstance(law, DampedLaw):
         # The products orthogonal to bt are not known: the diagonals of all directions stand for them.
-        rest, d_rest = ((frame @ each @ frame.T)[:, 1, 1] for each in (points.between, points.d_between))
+        turn = frame[:2, :2]
+        rest, d_rest = ((turn @ each[:, :2, :2] @ turn.T)[:, 1, 1] for each in (points.between, points.d_between))
         means, resolved = of_all.along(rest, d_rest)
         means, resolved = means + law.product_means_with_teacher, resolved + joined(law.products_with_teacher)
     else:

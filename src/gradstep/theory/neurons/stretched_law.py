@@ -101,7 +101,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
     output : ndarray, shape (nodes,), optional
         Mean of a sample's projection on a second direction that its residual depends on, at the nodes of its law. It is
-        orthogonal to the teacher's and lies in the classes of C as any direction does.
+        orthogonal to the teacher's and lies in the classes of C as a row does.
     output_variance : float
         Variance of that projection there.
     """
@@ -253,7 +253,14 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         u, known = self.samples.law.projection, self.samples.spectrum
         if self.output is None:
             return u[None], np.zeros((1, 1)), known.teacher[None]
-        return np.stack([u, self.output]), np.diag([0.0, self.output_variance]), np.stack([known.teacher, known.share])
+        parts = np.stack([known.teacher, known.share * known.eigenvalue])
+        return np.stack([u, self.output]), np.diag([0.0, self.output_variance]), parts
+
+    @property
+    def _signals(self) -> Array:
+        """Factors in each class of C times the directions, of which the second one knows nothing."""
+        signal = self.samples.turned.signal
+        return np.stack([signal, np.ones_like(signal)][: 1 if self.output is None else 2])
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
@@ -354,9 +361,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """Return the products of the terms of a frame with the vectors of `others`, from the powers of r."""
         (x, hidden, part), known, law = self._directions, self.samples.spectrum, self.samples.law
         r, phi0, mean = law.residual, self.samples.ratio, law.mean(law.residual)
-        signal, noise = self.samples.turned
+        signal, noise = self._signals, self.samples.turned.noise
         one, two = (part @ known.eigenvalue**power for power in (1, 2))
-        turned, last_turned = (part @ (signal * known.eigenvalue**power) for power in (2, 3))
+        turned, last_turned = ((part * signal) @ known.eigenvalue**power for power in (2, 3))
         second, third = (float(known.share @ (noise * known.eigenvalue**power)) for power in (2, 3))
         found = np.empty((2 * len(x) + 1, 5))
         for column, power in zip((0, 2, 4), powers, strict=True):
@@ -419,14 +426,14 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         The vectors on the left are multiplied by a power of C, and lie in this row of H. They are those of the mean
         gradient unless they are `turned` as those on the right are.
         """
-        signal = self.samples.turned.signal
-        from_left = signal if turned else np.ones_like(signal)
+        signals = self._signals
         (_, _, part), c, size = self._directions, self.samples.spectrum.eigenvalue, len(inverse)
         count = len(part)
         among = np.zeros((size, 2 * count + 1, 2 * count + 1), dtype=complex)
         across = np.zeros((size, 2 * count + 1, 4 * count), dtype=complex)
         for k in range(count):
-            first, last, pair = k, count + k, slice(2 * k, 2 * k + 2)
+            first, last, pair, signal = k, count + k, slice(2 * k, 2 * k + 2), signals[k]
+            from_left = signal if turned else np.ones_like(signal)
             for place, weight in ((first, part[k] * c**power), (last, part[k] * c ** (power + 1) * from_left)):
                 to_first, to_last, to_pair = (
                     np.einsum("zcj,c->zj", inverse[:, :, row], weight * other) for other in (1, c * signal, c)
@@ -477,20 +484,20 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         (x, hidden, part), r, phi0 = self._directions, law.residual, self.samples.ratio
         count = len(x)
         third = slice(0, count), slice(count, 2 * count)
-        c, (signal, noise) = known.eigenvalue, self.samples.turned
+        c, signal, noise = known.eigenvalue, self._signals, self.samples.turned.noise
 
         def among(power: int) -> Array:
             """Return a power of C between the vectors."""
             whole = np.zeros((2 * count + 1, 2 * count + 1))
             for i in range(2):
                 for j in range(2):
-                    whole[third[i], third[j]] = np.diag(part @ (c ** (power + i + j) * signal ** (i + j)))
+                    whole[third[i], third[j]] = np.diag((part * signal ** (i + j)) @ c ** (power + i + j))
             whole[-1, -1] = phi0 * law.square * float(known.share @ (c ** (power + 2) * noise**2))
             return whole
 
         def to_directions(power: int) -> Array:
             """Return a power of C between the vectors and the directions that a residual depends on."""
-            own, turned = part @ c**power, part @ (c ** (power + 1) * signal)
+            own, turned = part @ c**power, (part * signal) @ c ** (power + 1)
             return np.concatenate([np.diag(own), np.diag(turned), np.zeros((1, count))])
 
         # Projections of a sample on C times the vectors, given its residual, and their covariance there.

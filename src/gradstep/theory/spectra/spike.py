@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem, link_of
+from gradstep.theory.step.correlated_output import ClassMeanRow
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.own_output import MeanRow
@@ -88,6 +89,10 @@ class Direction(NamedTuple):
         shape = max(map(len, parts)), classes
         return cls(np.broadcast_to(parts[0], shape), np.broadcast_to(parts[1], shape), sampled)
 
+    def times(self, factor: float) -> Direction:
+        """Return a multiple of the vector."""
+        return Direction(factor * self.outer, factor * self.inner, factor * self.sampled)
+
     @property
     def apart(self) -> Direction:
         """The vector in isotropic inputs, with the sum of the samples as one more fixed direction."""
@@ -111,6 +116,8 @@ class Spike(NamedTuple):
         Multiple of the initial weights along the readout that is taken back.
     part : ndarray, shape (fixed, classes)
         Parts of the fixed directions in the classes of the inputs' directions.
+    returned : ndarray, shape (classes,), optional
+        What of the initial weights along the readout is taken back, in each class, for each unit of `shrink`.
     """
 
     strength: float
@@ -119,6 +126,7 @@ class Spike(NamedTuple):
     teacher: Direction
     shrink: float
     part: Array
+    returned: Array | None = None
 
     @property
     def apart(self) -> Spike:
@@ -134,6 +142,8 @@ class Spike(NamedTuple):
 
 def spike_of(problem: Problem, step: StepStatistics, width: float) -> Spike:
     """Return the spike of the step."""
+    if step.correlated is not None and step.correlated.own is not None and step.spike != 0:
+        return _spike_with_output(problem, step, width)
     if isinstance(step.correlated, DampedSamples):
         return _damped_spike(problem, step, step.correlated, width)
     if isinstance(step.correlated, CorrelatedSamples):
@@ -187,6 +197,44 @@ def _damped_spike(problem: Problem, step: StepStatistics, samples: DampedSamples
     strength = (step.gain * norm) ** 2 * width * power
     teacher = Direction.of(outer=(inward / length)[None], classes=classes)
     return Spike(strength, gradient, gradient, teacher, taken, samples.spectrum.teacher[None])
+
+
+def _spike_with_output(problem: Problem, step: StepStatistics, width: float) -> Spike:
+    """Return the spike of a step with an own output of order one, on correlated inputs or damped.
+
+    It is all of the mean row, as in isotropic inputs: the fixed directions are bt and ``f / |f|``.
+    """
+    # The bulk is that of the proportional limit, and so is what stretches the mean row.
+    row = ClassMeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
+    samples, c, length = row.samples, row.samples.spectrum.eigenvalue, math.sqrt(row.power)
+    inward, none = np.divide(1.0, np.sqrt(c), out=np.zeros_like(c), where=c > 0), np.zeros_like(c)
+    outer, inner, sampled = none, np.full_like(c, samples.linear), 1.0
+    if isinstance(samples, DampedSamples):
+        # Those of the mean direction, to which the output is noise.
+        samples = replace(samples, turn=None)
+        sampled, one = samples.off_teacher, np.ones_like(c)
+        outer = (samples.with_teacher(one) + sampled * samples.sources.directly) * inward
+        inner = sampled * samples.sources.inner
+    own = np.full_like(c, -row.slope * length)
+    gradient = Direction.of(
+        outer=np.stack([outer, none]), inner=np.stack([inner, own]), sampled=sampled, classes=len(c)
+    )
+    norm, total = (
+        math.sqrt(row.input_square(1.0, -row.slope * samples.made)),
+        math.sqrt(row.input_square(row.gain, row.left)),
+    )
+    mean = gradient.times(row.gain)
+    mean = mean._replace(outer=mean.outer + np.stack([none, length * row.before * inward]))
+    teacher = inward / math.sqrt(inward**2 @ samples.spectrum.teacher)
+    return Spike(
+        total**2 * width * row.power,
+        mean.times(1 / total),
+        gradient.times(1 / norm),
+        Direction.of(outer=np.stack([teacher, none]), classes=len(c)),
+        1.0,
+        np.stack([samples.spectrum.teacher, row.part]),
+        row.before / row.unit,
+    )
 
 
 def _fixed(problem: Problem) -> int:

@@ -283,6 +283,9 @@ class WeightEquations:
         ``t``, the variance that the step adds to a row of readout one for each unit of ``P S P``, without k.
     damped : DampedSamples or None
         What makes P.
+    returned : ndarray, shape (classes,), optional
+        What the step takes of the initial rows along the readout in each class, for each unit of the spike's `shrink`;
+        by default as `taken`. If the spike holds the mean row, it is what the step makes of that row.
     """
 
     weight: Array
@@ -294,6 +297,7 @@ class WeightEquations:
     linear: float
     added: float
     damped: DampedSamples | None = None
+    returned: Array | None = None
 
     @property
     def mass(self) -> float:
@@ -334,8 +338,12 @@ class WeightEquations:
 
     @property
     def initial_square(self) -> float:
-        """Mean square of the initial rows along the readout, multiplied by `taken`."""
-        return float(self.spectrum.share @ self.taken**2)
+        """Mean square of the initial rows along the readout, multiplied by `returned`."""
+        return float(self.spectrum.share @ self._returned**2)
+
+    @property
+    def _returned(self) -> Array:
+        return self.taken if self.returned is None else self.returned
 
     def averaged(self, share: float) -> WeightEquations:
         """Return the equations with shares of the rows and of the samples averaged where their laws end."""
@@ -578,7 +586,7 @@ class WeightEquations:
 
         Docs, "Spectra", equation (Z8).
         """
-        sums, share, taken, f = self._at(z, state), self.spectrum.share, self.taken, self._blocks.f
+        sums, share, taken, f = self._at(z, state), self.spectrum.share, self._returned, self._blocks.f
         total = 1 + (self._multiple * sums.traces) @ self.powers
         resolvent = sums.inner[:, f, f]
         once, twice = share @ (taken * resolvent), share @ (taken**2 * resolvent)

@@ -134,9 +134,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Raises
     ------
     InvalidInput
-        For infinite sizes, correlated inputs or a damped step with ``rows="isotropic"`` or
-        ``output_scale="1/sqrt(N)"``, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``,
-        activation and readout both with a mean).
+        For infinite sizes, correlated inputs or a damped step with ``rows="isotropic"``, or an initial output that
+        diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a mean).
     NotConverged
         If the density does not integrate to one.
 
@@ -186,9 +185,12 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
     if isinstance(known, DampedSamples):
         # The nodes of the samples' law that suit a spectrum, for all averages over it.
         law = Residual(nodes.projection[0], nodes.residual, nodes.weight)
-        known = replace(known, plain=replace(known.plain, law=law))
+        own = known.own and known.own._replace(mean=nodes.projection[-1], variance=float(nodes.spread[-1]))
+        known = replace(known, plain=replace(known.plain, law=law, own=own), turn=None)
         nodes = nodes._replace(
-            projection=known.law.projection[None], residual=known.law.residual, summed=known.sources.weight
+            projection=np.stack([known.law.projection, *nodes.projection[1:]]),
+            residual=known.law.residual,
+            summed=known.sources.weight,
         )
     if known is not None:
         ratio = known.ratio
@@ -211,6 +213,7 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         # What is linear is noise to a rest that knows nothing of the samples.
         bulk * (1 - share) if ratio > 0 else bulk,
         known if isinstance(known, DampedSamples) else None,
+        spike.returned,
     )
     return equations, spike
 

@@ -70,7 +70,7 @@ def correlated_fluctuations(
     norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
     r = samples.law.residual
     gain = samples.square(r**2) / norm**2
-    square = _form_square(samples) / norm**2
+    square = samples.stretched_form() / norm**2
     projection_variance = (
         constant,
         2 * terms.k * samples.square(r) / norm**2,
@@ -135,13 +135,9 @@ class _Terms:
     @cached_property
     def _beside_spike(self) -> tuple[float, float, float, float]:
         """``g.C.v``, ``h.C.v``, and both with one more sample between."""
-        samples, known, mean = self.samples, self.samples.spectrum, self.samples.mean
+        samples, mean = self.samples, self.samples.mean
         r, norm, along = samples.law.residual, samples.norm, samples.along(2)
-        t_1, t_2 = known.teacher_moment(1), known.teacher_moment(2)
-        own = samples.ratio * r**2 + samples.squares_to_teacher * t_1 * samples.law.projection
-        crossed = samples.crossed_form(3) - samples.linear * samples.squares_to_teacher * t_1 * t_2
-        h_b_v = mean(r * own * along) + self.residual * crossed
-        return norm, mean(r**2 * along) / norm, samples.square(r, 1, 2) / norm, h_b_v / norm
+        return norm, mean(r**2 * along) / norm, samples.square(r, 1, 2) / norm, samples.squares_between() / norm
 
     @property
     def linear(self) -> list[float]:
@@ -231,21 +227,6 @@ class _Terms:
         joint = [0.0, together * mean(r**2 * along * alpha[0]), together * mean(r**2 * along * alpha[1])]
         joint[2] += e**3 * phi0**2 * c2 * psi.with_square * mean(r**3 * along)
         return joint, variance
-
-
-def _form_square(samples: CorrelatedSamples) -> float:
-    """Return ``|C^1/2 B C^2 g|^2``.
-
-    ``B C^2 g`` has a part along bt, the part ``E r`` times ``C^2 g``, and a sum over samples that are independent else.
-    """
-    r, phi0, known = samples.law.residual, samples.ratio, samples.spectrum
-    r0 = samples.mean(r)
-    along = samples.along(2)
-    to_teacher = samples.mean(r * samples.law.projection * along) - r0 * samples.linear * known.teacher_moment(2)
-    square = to_teacher**2 * known.teacher_moment(1) + r0**2 * samples.form(5)
-    square += 2 * r0 * to_teacher * samples.linear * known.teacher_moment(3)
-    square += 2 * r0 * phi0 * known.moment(3) * samples.mean(r**2 * along)
-    return square + phi0 * samples.square(r**2)
 
 
 def _polynomial(samples: CorrelatedSamples, left: list[_Term], right: list[_Term], count: int) -> Array:

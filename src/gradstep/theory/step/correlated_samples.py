@@ -25,7 +25,17 @@ from gradstep.inputs import Inputs
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["CorrelatedSamples", "Spectrum", "Turn", "plane_frame", "relative_variance", "words_trace"]
+__all__ = [
+    "CorrelatedSamples",
+    "OwnOutput",
+    "Spectrum",
+    "SpikeBeside",
+    "Turn",
+    "completed_frame",
+    "plane_frame",
+    "relative_variance",
+    "words_trace",
+]
 
 Array = NDArray[np.float64]
 
@@ -81,6 +91,43 @@ class Turn(NamedTuple):
     noise: Array
 
 
+class OwnOutput(NamedTuple):
+    """What a residual holds of the linear part of an initial output of order one.
+
+    That part is ``mu_1 |f| t`` with ``t = <f, z> / |f|``. The vector ``f`` is a sum of all rows and lies in the classes
+    of directions as a row does.
+
+    Attributes
+    ----------
+    linear : float
+        ``E[t r]``, which is ``-mu_1 |f|``.
+    mean : ndarray, shape (nodes,)
+        ``E[t | u, r]`` at the nodes of the law.
+    variance : float
+        ``Var(t | u, r)``.
+    """
+
+    linear: float
+    mean: Array
+    variance: float
+
+
+class SpikeBeside(NamedTuple):
+    """What a spike has beside its part along the teacher.
+
+    Attributes
+    ----------
+    output, output_by_c : float
+        Its parts along ``f / |f|`` and along C times it.
+    random : float
+        The multiple of ``C Z_perp^T r / n_step``, which is one for the gradient.
+    """
+
+    output: float
+    output_by_c: float
+    random: float
+
+
 @dataclass(frozen=True)
 class CorrelatedSamples:
     """Averages over the samples of the step.
@@ -97,6 +144,10 @@ class CorrelatedSamples:
     turn : Turn or None
         The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
         `alignment`, `frame`, and the law of the rows along it.
+    own : OwnOutput or None
+        Of an initial output of order one: the gradient then has the part ``E[t r] f / |f|`` beside that of the teacher.
+    beside : SpikeBeside or None
+        What the spike has beside the teacher's part, if that is not what the gradient has.
     """
 
     law: Residual
@@ -104,27 +155,72 @@ class CorrelatedSamples:
     linear: float
     spectrum: Spectrum
     turn: Turn | None = None
+    own: OwnOutput | None = None
+    beside: SpikeBeside | None = None
 
     @cached_property
     def norm(self) -> float:
         """``|C g|``."""
-        return math.sqrt(self._spike @ self.among(0) @ self._spike)
+        return math.sqrt(self.spike @ self.among(0) @ self.spike)
 
     @cached_property
     def alignment(self) -> float:
         """``<v, bt>``, or one without a gradient."""
-        return float(self.among(0)[0] @ self._spike) / self.norm if self.norm > 0 else 1.0
+        return float(self.among(0)[0] @ self.spike) / self.norm if self.norm > 0 else 1.0
 
     @property
-    def _spike(self) -> Array:
-        """``C g`` in the terms of `among`."""
-        return np.array([0.0, self.linear if self.turn is None else 1.0, 1.0])
+    def spike(self) -> Array:
+        """``C g`` in the terms of `among`, or what else the spike is along."""
+        linear, beside = self.linear if self.turn is None else 1.0, self.beside
+        if self.own is None:
+            return np.array([0.0, linear, 1.0 if beside is None else beside.random])
+        output, by_c, random = beside or (0.0, self.own.linear, 1.0)
+        return np.array([0.0, output, linear, by_c, random])
+
+    @property
+    def directions(self) -> tuple[Array, Array, Array]:
+        """The directions that a residual depends on: bt and, with an own output, ``f / |f|``.
+
+        Returns
+        -------
+        ndarray, shape (directions, nodes)
+            Mean projections of a sample on them.
+        ndarray, shape (directions,)
+            Variances of these at a node.
+        ndarray, shape (directions, classes)
+            The part of each in the classes of C.
+        """
+        u, known = self.law.projection, self.spectrum
+        if self.own is None:
+            return u[None], np.zeros(1), known.teacher[None]
+        parts = np.stack([known.teacher, known.share * known.eigenvalue])
+        return np.stack([u, self.own.mean]), np.array([0.0, self.own.variance]), parts
 
     @cached_property
     def turned(self) -> Turn:
         """Factors of ``C bt`` and of ``C Z_perp^T r / n_step`` in each class: one in the mean."""
         one = np.ones_like(self.spectrum.eigenvalue)
         return Turn(one, one) if self.turn is None else self.turn
+
+    @property
+    def signals(self) -> list[Array]:
+        """Factors in each class of C times the `directions`: those of `turned`, of which f knows nothing."""
+        signal = self.turned.signal
+        return [signal] if self.own is None else [signal, np.ones_like(signal)]
+
+    @property
+    def made(self) -> Array:
+        """What the step makes of a direction that the residuals hold, in each class: C."""
+        return self.spectrum.eigenvalue
+
+    @property
+    def random_square(self) -> float:
+        """``|C Z_perp^T r / n_step|^2``."""
+        return self.random_form(np.ones_like(self.spectrum.eigenvalue))
+
+    def random_form(self, values: Array) -> float:
+        """Return the same with a function of C between, given by its values."""
+        return self.ratio * self.law.square * float(self.spectrum.share @ (values * self.spectrum.eigenvalue**2))
 
     @property
     def stretch(self) -> tuple[Array, Array]:
@@ -155,7 +251,8 @@ class CorrelatedSamples:
     def form(self, power: int) -> float:
         """Return ``g.C^k.g``."""
         noise = self.ratio * self.law.square * self.spectrum.moment(power)
-        return self.linear**2 * self.spectrum.teacher_moment(power) + noise
+        own = self.own.linear**2 * self.spectrum.moment(power + 1) if self.own else 0.0
+        return self.linear**2 * self.spectrum.teacher_moment(power) + noise + own
 
     @property
     def relative_variance_of_square(self) -> float:
@@ -167,12 +264,18 @@ class CorrelatedSamples:
     def among(self, power: int) -> Array:
         """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made.
 
-        The last two are `turned`.
+        The last two are `turned`. With an own output ``f / |f|`` comes after bt, and C times it after ``C bt``.
         """
         c, (signal, noise) = self.spectrum.eigenvalue, self.turned
         one, two, three = (self.spectrum.teacher @ (signal**k * c ** (power + k)) for k in (0, 1, 2))
         last = self.ratio * self.law.square * float(self.spectrum.share @ (noise**2 * c ** (power + 2)))
-        return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, last]])
+        if self.own is None:
+            return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, last]])
+        found, moment = np.zeros((5, 5)), self.spectrum.moment
+        found[:4:2, :4:2] = [[one, two], [two, three]]
+        found[1:4:2, 1:4:2] = [[moment(power + 1), moment(power + 2)], [moment(power + 2), moment(power + 3)]]
+        found[-1, -1] = last
+        return found
 
     def frame(self, alignment: float) -> Array:
         """Return a unit vector in the plane of v and bt, and one orthogonal to it there, as columns.
@@ -182,7 +285,16 @@ class CorrelatedSamples:
         alignment : float
             Overlap of the first one with bt.
         """
-        return plane_frame(alignment, self.alignment, np.array([1.0, 0.0, 0.0]), self._spike / self.norm)
+        spike = self.spike / self.norm
+        return plane_frame(alignment, self.alignment, np.eye(len(spike))[0], spike)
+
+    def whole_frame(self, alignment: float) -> Array:
+        """Return `frame` and, with an own output, the unit vector of the rest of ``f`` as a third column."""
+        return completed_frame(self.frame(alignment), self.among(0), 1) if self.own else self.frame(alignment)
+
+    def with_output(self, frame: Array) -> Array:
+        """Return the components of ``f / |f|`` along the vectors of a frame."""
+        return np.asarray(frame.T @ self.among(0)[1])
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
@@ -194,15 +306,28 @@ class CorrelatedSamples:
         return self.law.mean(values)
 
     def along(self, power: int) -> Array:
-        """Return the mean of ``<z, C^k g>`` at the nodes."""
+        """Return the mean of ``<z, C^k g>`` at the nodes.
+
+        Docs, "Correlated inputs", equation (C19b).
+        """
         by_teacher = self.linear * self.spectrum.teacher_moment(power) * self.law.projection
-        return np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)
+        along = np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)
+        if self.own is not None:
+            along += self.own.linear * self.spectrum.moment(power + 1) * self.own.mean
+        return along
 
     def spread(self, one: int, other: int) -> float:
         """Return the covariance of ``<z, C^k g>`` and ``<z, C^l g>`` at a node."""
         known = self.spectrum.teacher_moment
         by_teacher = self.linear**2 * (known(one + other) - known(one) * known(other))
-        return by_teacher + self.ratio * self.law.square * self.spectrum.moment(one + other)
+        by_output = self.own.linear**2 * self._spread_of_output(one, other) if self.own else 0.0
+        return by_teacher + self.ratio * self.law.square * self.spectrum.moment(one + other) + by_output
+
+    def _spread_of_output(self, one: int, other: int) -> float:
+        """Return the covariance at a node of a sample's projections on ``C^k f`` and ``C^l f``, over ``|f|^2``."""
+        assert self.own is not None
+        moment = self.spectrum.moment
+        return moment(one + other + 1) - (1 - self.own.variance) * moment(one + 1) * moment(other + 1)
 
     def square(self, weight: Array, one: int = 2, other: int = 2) -> float:
         """Return ``E[weight <z, C^k g> <z, C^l g>]``."""
@@ -213,15 +338,52 @@ class CorrelatedSamples:
         """``E[r^2 u]``."""
         return self.mean(self.law.residual**2 * self.law.projection)
 
+    @cached_property
+    def squares_to_output(self) -> float:
+        """``E[r^2 t]``, or zero if the initial output is small."""
+        return self.mean(self.law.residual**2 * self.own.mean) if self.own else 0.0
+
     def squares_form(self, power: int) -> float:
         """Return ``h.C^k.h`` with ``h = Z^T r^2 / n_step``."""
         noise = self.ratio * self.mean(self.law.residual**4) * self.spectrum.moment(power)
-        return self.squares_to_teacher**2 * self.spectrum.teacher_moment(power) + noise
+        own = self.squares_to_output**2 * self.spectrum.moment(power + 1)
+        return self.squares_to_teacher**2 * self.spectrum.teacher_moment(power) + noise + own
 
     def crossed_form(self, power: int) -> float:
         """Return ``g.C^k.h``."""
         noise = self.ratio * self.mean(self.law.residual**3) * self.spectrum.moment(power)
-        return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise
+        own = self.own.linear * self.squares_to_output * self.spectrum.moment(power + 1) if self.own else 0.0
+        return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise + own
+
+    def squares_between(self) -> float:
+        """Return ``h.C.B.C^2.g``: what a sample has along ``C h`` and along ``C^2 g``, weighted by its residual."""
+        r, known, along = self.law.residual, self.spectrum, self.along(2)
+        t_1, t_2 = known.teacher_moment(1), known.teacher_moment(2)
+        made = self.ratio * r**2 + self.squares_to_teacher * t_1 * self.law.projection
+        apart = self.crossed_form(3) - self.linear * self.squares_to_teacher * t_1 * t_2
+        if self.own is not None:
+            made = made + self.squares_to_output * known.moment(2) * self.own.mean
+            seen = self.own.linear * self.squares_to_output * known.moment(2) * known.moment(3)
+            apart -= (1 - self.own.variance) * seen
+        return self.mean(r * made * along) + self.mean(r) * apart
+
+    def stretched_form(self) -> float:
+        """Return ``|C^1/2 B C^2 g|^2``.
+
+        ``B C^2 g`` has parts along bt and along f, the part ``E r`` times ``C^2 g``, and a sum over samples that are
+        independent else.
+        """
+        r, phi0, known, along = self.law.residual, self.ratio, self.spectrum, self.along(2)
+        r0 = self.mean(r)
+        to_teacher = self.mean(r * self.law.projection * along) - r0 * self.linear * known.teacher_moment(2)
+        square = to_teacher**2 * known.teacher_moment(1) + r0**2 * self.form(5)
+        square += 2 * r0 * to_teacher * self.linear * known.teacher_moment(3)
+        square += 2 * r0 * phi0 * known.moment(3) * self.mean(r**2 * along)
+        if self.own is not None:
+            hidden = (1 - self.own.variance) * self.own.linear * known.moment(3)
+            to_output = self.mean(r * self.own.mean * along) - r0 * hidden
+            square += to_output**2 * known.moment(2) + 2 * r0 * to_output * self.own.linear * known.moment(4)
+        return square + phi0 * self.square(r**2)
 
 
 def relative_variance(law: Residual, values: Array, size: float) -> float:
@@ -246,6 +408,27 @@ def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array)
     rest = math.sqrt(max(1 - of_spike**2, NOTHING))
     across, other = (spike - of_spike * teacher) / rest, math.sqrt(max(1 - alignment**2, 0.0))
     return np.stack([alignment * teacher + other * across, other * teacher - alignment * across], axis=1)
+
+
+def completed_frame(frame: Array, products: Array, place: int) -> Array:
+    """Return a frame with one more column: the unit vector of what is left of one of its terms.
+
+    Parameters
+    ----------
+    frame : ndarray, shape (terms, vectors)
+        Orthonormal vectors, as columns.
+    products : ndarray, shape (terms, terms)
+        Products of the terms.
+    place : int
+        Which term.
+
+    Returns
+    -------
+    ndarray, shape (terms, vectors + 1)
+    """
+    term = np.eye(len(frame))[place]
+    rest = term - frame @ (frame.T @ products @ term)
+    return np.column_stack([frame, rest / math.sqrt(max(rest @ products @ rest, NOTHING))])
 
 
 Blocks = tuple[tuple[int, ...], ...]

@@ -423,9 +423,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (2, vectors)
+        frame : ndarray, shape (terms, vectors)
             The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
-            made (`DampedSamples.frame`).
+            made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
         """
         found, slope = self._with_slope(self.at(z))
         return frame.T @ found @ frame, frame.T @ slope @ frame
@@ -459,7 +459,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         apart, inner = points.apart, points.inner
         *_, beside = self._by_samples(points)
         # What the samples add along bt, between the last rows.
-        change = np.linalg.solve(np.eye(len(self._to_first)) - beside @ _mean(inner, teacher), beside)
+        known = self._known(inner)
+        change = np.linalg.solve(np.eye(known.shape[-1]) - beside @ known, beside)
+        change = change[:, : len(self._to_first), : len(self._to_first)]
         turned = -apart[..., None] * (inner @ self._to_first)
         right = change @ (turned.mT @ teacher)[..., None]
 
@@ -504,14 +506,40 @@ class DampedLaw(RowLaw[DampedPoints]):
         covariance = frame.T @ self.samples.among(1) @ frame
         return np.asarray((self.average(frame) - covariance) / self.strength)
 
+    @property
+    def _sides(self) -> list[tuple[Array, Array, Array]]:
+        """The directions that residuals depend on: the part of each in the classes, and what theta has along it.
+
+        The last two are without P and with it.
+        """
+        directions, sources = self.samples.directions, self.samples.sources
+        along = [(sources.direct, sources.inner), self.samples.output_sources]
+        return [(known.part, *source) for known, source in zip(directions, along[: len(directions)], strict=True)]
+
+    def _known(self, inner: Complex) -> Complex:
+        """Return H between the directions that residuals depend on, as one matrix of blocks for each point."""
+        rows, directions = inner.shape[-1], self.samples.directions
+        known = np.zeros((len(inner), rows * len(directions), rows * len(directions)), dtype=complex)
+        for k, direction in enumerate(directions):
+            place = slice(k * rows, (k + 1) * rows)
+            known[:, place, place] = _mean(inner, direction.part)
+        return known
+
     @cached_property
     def _weights(self) -> Array:
-        """Weights of the means that `_between` takes, times powers 0 to 4 of the residual, shape (15, nodes)."""
-        r, u, rule = self.samples.sources.weight, self.samples.law.projection, self._rules[1]
+        """Weights of the means that `_between` takes, times powers 0 to 4 of the residual, shape (5 weights, nodes).
+
+        They are the square of the weights s in theta, these times the projection on each direction, and what the
+        product of two projections lacks of its mean along other directions.
+        """
+        r, rule, directions = self.samples.sources.weight, self._rules[1], self.samples.directions
         # The square of a sample along bt is u^2. Along every other direction its mean is one.
-        weights = np.stack([r**2, r * u, 1 - u**2])
-        weights = rule.gathered(weights * self.samples.law.weight)
-        return np.asarray((weights[:, None] * rule.powers).reshape(15, -1))
+        weights = [r**2, *(r * known.projection for known in directions)]
+        for one in directions:
+            for other in directions:
+                weights.append((1 - one.variance if other is one else 0.0) - one.projection * other.projection)
+        gathered = rule.gathered(np.stack(weights) * self.samples.law.weight)
+        return np.asarray((gathered[:, None] * rule.powers).reshape(5 * len(weights), -1))
 
     def _between(self, points: DampedPoints) -> Complex:
         """Return the resolvent between bt and a unit vector orthogonal to it, of which theta is made."""
@@ -543,7 +571,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (2, vectors)
+        frame : ndarray, shape (terms, vectors)
             As in `between`.
 
         Returns
@@ -574,7 +602,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         ``h_3``, h and g in the row of y.
         """
         known, sources, law = self.samples.spectrum, self.samples.sources, self.samples.law
-        teacher, c, y = known.teacher, known.eigenvalue, len(self._to_first) - 2
+        teacher, c, y, directions = known.teacher, known.eigenvalue, len(self._to_first) - 2, self.samples.directions
         gain, inner, resolvent, turned = points.gain, points.inner, self._resolvent(points), self._turned(points)
         rows = len(self._to_first)
         powers = np.array([1, 2, 1, 2, 3, 2, 1])
@@ -582,12 +610,18 @@ class DampedLaw(RowLaw[DampedPoints]):
         to_rows = np.stack([turned * c[:, None]] * 2 + [inner[..., 0]] * 2 + [inner[..., y]] * 3, axis=1)
         to_first = np.stack([resolvent * c] * 2 + [turned[..., 0]] * 2 + [turned[..., y]] * 3, axis=1)
         to_samples = np.einsum("c,zkcr->zkr", points.weights, to_rows)
-        along = np.array([law.mean(law.residual**power * law.projection) for power in powers])
-        among: Complex = np.empty((len(inner), 2, len(powers)), dtype=complex)
-        among[:, 0] = along * (to_first @ teacher)
-        among[:, 1] = along * (to_rows[..., y] @ (teacher * sources.inner) + to_first @ (teacher * sources.direct))
+        along = [
+            np.array([law.mean(law.residual**power * direction.projection) for power in powers])
+            for direction in directions
+        ]
+        among: Complex = np.zeros((len(inner), len(directions) + 1, len(powers)), dtype=complex)
+        among[:, 0] = along[0] * (to_first @ teacher)
+        if len(directions) > 1:
+            among[:, 2] = along[1] * (to_first @ directions[1].part)
+        for each, (part, direct, source) in zip(along, self._sides, strict=True):
+            among[:, 1] += each * (to_rows[..., y] @ (part * source) + to_first @ (part * direct))
         # Of sums of the same samples: equation (C18b).
-        by_weight, by_projection = self._sum_means(points)
+        by_weight, *by_projection = self._sum_means(points)
         eta, q, square = self._eta, self.root, gain[:, y, y, None]
         one = (1 - eta * gain[:, y, -1, None]) * to_samples[..., y] + eta * square * to_samples[..., -1]
         together: Complex = one * by_weight.lowest[:, powers - 1]
@@ -601,25 +635,30 @@ class DampedLaw(RowLaw[DampedPoints]):
             inside = by_weight.parts[:, powers - 1]
             together = together + means * more - ((beside[:, None, None] @ inside)[..., 0, :] * to_samples).sum(axis=-1)
         among[:, 1] += together
-        sides: Complex = np.empty((len(inner), len(powers), 2 * rows), dtype=complex)
-        sides[..., :rows] = along[:, None] * np.einsum("c,zkcr->zkr", teacher, to_rows)
-        sides[..., rows:] = (to_samples[:, :, None] @ by_projection.parts[:, powers - 1])[..., 0, :]
+        count = len(directions)
+        sides: Complex = np.empty((len(inner), len(powers), 2 * count * rows), dtype=complex)
+        for k, (direction, by_known) in enumerate(zip(directions, by_projection, strict=True)):
+            first, last = k * rows, (count + k) * rows
+            seen = along[k][:, None] * np.einsum("c,zkcr->zkr", direction.part, to_rows)
+            sides[..., first : first + rows] = seen
+            sides[..., last : last + rows] = (to_samples[:, :, None] @ by_known.parts[:, powers - 1])[..., 0, :]
         return _SampleSums(among, sides * self._unit)
 
-    def _sum_means(self, points: DampedPoints) -> tuple[_Means, _Means]:
-        """Return means over a sample with the weights of theta, and with its projection on bt."""
-        means = sums_of_parts(points.inverse, self._sum_weights.T).reshape(-1, 2, 3, 3)
+    def _sum_means(self, points: DampedPoints) -> list[_Means]:
+        """Return means over a sample with the weights of theta, and with its projection on each direction."""
+        means = sums_of_parts(points.inverse, self._sum_weights.T)
+        means = means.reshape(len(means), -1, 3, 3)
         parts = np.einsum("zwkp,zpij->zwkij", means, points.parts)
-        by_weight, by_projection = (_Means(means[:, w, :, 0], means[:, w, :, 1], parts[:, w]) for w in (0, 1))
-        return by_weight, by_projection
+        return [_Means(means[:, w, :, 0], means[:, w, :, 1], parts[:, w]) for w in range(means.shape[1])]
 
     @cached_property
     def _sum_weights(self) -> Array:
-        """Weights of the means that `_sum_means` takes, shape (18, nodes)."""
+        """Weights of the means that `_sum_means` takes, shape (9 weights, nodes)."""
         law, rule = self.samples.law, self._rules[1]
-        weights = np.stack([self.samples.sources.weight, law.projection])[:, None] * law.residual ** [[1], [2], [3]]
-        gathered = rule.gathered((weights * law.weight).reshape(6, -1))
-        return np.asarray((gathered[:, None] * rule.powers[:3]).reshape(18, -1))
+        projections = [known.projection for known in self.samples.directions]
+        weights = np.stack([self.samples.sources.weight, *projections])[:, None] * law.residual ** [[1], [2], [3]]
+        gathered = rule.gathered((weights * law.weight).reshape(-1, len(law.weight)))
+        return np.asarray((gathered[:, None] * rule.powers[:3]).reshape(3 * len(gathered), -1))
 
     @cached_property
     def _unit(self) -> Array:
@@ -627,12 +666,15 @@ class DampedLaw(RowLaw[DampedPoints]):
         rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
         unit = np.ones(2 * rows)
         unit[rows - 2], unit[2 * rows - 2] = 1 / large, large
-        return unit
+        count = len(self.samples.directions)
+        return np.concatenate([np.tile(unit[:rows], count), np.tile(unit[rows:], count)])
 
     @property
     def _together(self) -> Array:
         """The matrix that gives the second of the two vectors its part along the first."""
-        return np.array([[1.0, self.samples.sources.directly], [0.0, 1.0]])
+        together = np.eye(len(self.samples.directions) + 1)
+        together[0, 1] = self.samples.sources.directly
+        return together
 
     def _turned(self, points: DampedPoints) -> Complex:
         """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
@@ -647,23 +689,30 @@ class DampedLaw(RowLaw[DampedPoints]):
     ) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent between the vectors before the change along bt, what is beside it, and its inverse.
 
-        The change is between bt in each row, and the sums of the samples that are seen along it.
+        The change is between bt in each row, and the sums of the samples that are seen along it. With an own output of
+        order one it is along f, too.
         """
-        (_, direct, source, *_), (own, crossed, beside) = self.samples.sources, sampled
-        teacher = self.samples.spectrum.teacher
-        rows = len(self._to_first)
-        y = rows - 2
-        by_both = turned[..., y] @ (teacher * source) + resolvent @ (teacher * direct)
-        whole = inner[..., y, y] @ (teacher * source**2) + resolvent @ (teacher * direct**2) + own
-        whole = whole + 2 * (turned[..., y] @ (teacher * source * direct))
-        among = _symmetric(resolvent @ teacher, by_both, whole)
-        sides: Complex = np.zeros((len(inner), 2, 2 * rows), dtype=complex)
-        sides[:, 0, :rows] = turned.mT @ teacher
-        sides[:, 1, :rows] = inner[..., y].mT @ (teacher * source) + turned.mT @ (teacher * direct)
-        sides[:, 1, rows:] = crossed
-        change: Complex = np.zeros((len(inner), 2 * rows, 2 * rows), dtype=complex)
-        change[:, :rows, :rows], change[:, rows:, rows:] = _mean(inner, teacher), beside
-        change[:, :rows, rows:] = change[:, rows:, :rows] = one * np.eye(rows)
+        own, crossed, beside = sampled
+        rows, whole = len(self._to_first), own
+        y, size = rows - 2, rows * len(self._sides)
+        # Of the vectors the first is bt, the last f if there is one, and the second one is made of both and of samples.
+        vectors = len(self._sides) + 1
+        sides: Complex = np.zeros((len(inner), vectors, 2 * size), dtype=complex)
+        among: Complex = np.zeros((len(inner), vectors, vectors), dtype=complex)
+        for k, (part, direct, source) in enumerate(self._sides):
+            whole = inner[..., y, y] @ (part * source**2) + resolvent @ (part * direct**2) + whole
+            whole = whole + 2 * (turned[..., y] @ (part * source * direct))
+            place, place_of_rows = 2 * k, slice(k * rows, (k + 1) * rows)
+            sides[:, 1, place_of_rows] = inner[..., y].mT @ (part * source) + turned.mT @ (part * direct)
+            sides[:, place, place_of_rows] = turned.mT @ part
+            among[:, place, place] = resolvent @ part
+            across = turned[..., y] @ (part * source) + resolvent @ (part * direct)
+            among[:, place, 1] = among[:, 1, place] = across
+        among[:, 1, 1] = whole
+        sides[:, 1, size:] = crossed
+        change: Complex = np.zeros((len(inner), 2 * size, 2 * size), dtype=complex)
+        change[:, :size, :size], change[:, size:, size:] = self._known(inner), beside
+        change[:, :size, size:] = change[:, size:, :size] = one * np.eye(size)
         sides *= self._unit
         change *= np.outer(self._unit, self._unit)
         return among, sides, change
@@ -675,27 +724,35 @@ class DampedLaw(RowLaw[DampedPoints]):
         -------
         own : ndarray, shape (points,)
             ``Gamma_yy E[s^2 / Delta]``, with the weights s of the sum in theta: between this sum and itself.
-        crossed : ndarray, shape (points, rows)
-            ``E[s u Gamma K (1 + Gamma K)^-1]`` in the row of y.
-        beside : ndarray, shape (points, rows, rows)
-            ``E[(1 - u^2) K (1 + Gamma K)^-1]``.
+        crossed : ndarray, shape (points, directions rows)
+            ``E[s u Gamma K (1 + Gamma K)^-1]`` in the row of y, for bt and the other directions.
+        beside : ndarray, shape (points, directions rows, directions rows)
+            ``E[(1 - u^2) K (1 + Gamma K)^-1]`` for these.
         """
-        gain, eta, q = points.gain, self._eta, self.root
+        gain, eta, q, count = points.gain, self._eta, self.root, len(self.samples.directions)
         y = gain.shape[-1] - 2
-        means = sums_of_parts(points.inverse, self._weights.T).reshape(-1, 3, 5)
-        own, (constant, linear, *_) = gain[:, y, y] * means[:, 0, 0], means[:, 1].T
-        crossed = np.zeros(gain.shape[:2], dtype=complex)
-        crossed[:, y] = self._weights[5].sum() - (1 - eta * gain[:, y, -1]) * constant
-        crossed[:, -1] = -eta * gain[:, y, y] * constant
+        means = self._sample_means(points.inverse)
+        own = gain[:, y, y] * means[:, 0, 0]
+        constant, linear = means[:, 1 : count + 1, 0], means[:, 1 : count + 1, 1]
+        crossed = np.zeros((len(gain), count, gain.shape[1]), dtype=complex)
+        total = self._weights[5 : 5 * count + 5 : 5].sum(axis=1)
+        crossed[..., y] = total - (1 - eta * gain[:, y, -1, None]) * constant
+        crossed[..., -1] = -eta * gain[:, y, y, None] * constant
         if q:
-            crossed[:, y] -= q * gain[:, 0, y] * linear
-            crossed[:, 0] = q * gain[:, y, y] * linear
-        squares, products, beside = np.moveaxis(np.einsum("zwp,zpij->zwij", means[..., :3], points.parts), 1, 0)
+            crossed[..., y] -= q * gain[:, 0, y, None] * linear
+            crossed[..., 0] = q * gain[:, y, y, None] * linear
+        parts = np.einsum("zwp,zpij->zwij", means[..., :3], points.parts)
+        squares, products = parts[:, 0], parts[:, 1 : count + 1]
         if self.samples.turn is not None:
             more, most = self._more(points.inner)
             own = own + most * self._square - _form(more, squares, more + 2 * gain[:, y])
-            crossed += (more[:, None] @ products)[:, 0]
-        return own, crossed, beside
+            crossed += (more[:, None, None] @ products)[..., 0, :]
+        return own, crossed.reshape(len(gain), -1), _joined_blocks(parts[:, count + 1 :], count)
+
+    def _sample_means(self, inverse: Array) -> Complex:
+        """Return means over the samples with `_weights`, from parts of a function of the residual, by its powers."""
+        means = sums_of_parts(inverse, self._weights.T)
+        return means.reshape(len(means), -1, 5)
 
     def _more(self, inner: Complex) -> tuple[Complex, Complex]:
         """Return what the noise of the theta of one draw adds to Gamma in the row of y, shape (points, rows).
@@ -714,29 +771,31 @@ class DampedLaw(RowLaw[DampedPoints]):
     def _d_by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
         """Return the derivatives of the same."""
         gain, d_gain, eta, q = points.gain, points.d_gain, self._eta, self.root
-        y = gain.shape[-1] - 2
-        means = sums_of_parts(points.inverse, self._weights.T).reshape(-1, 3, 5)
-        squares = sums_of_parts(square_of_parts(points.inverse), self._weights.T).reshape(-1, 3, 5)
+        y, count = gain.shape[-1] - 2, len(self.samples.directions)
+        means, squares = self._sample_means(points.inverse), self._sample_means(square_of_parts(points.inverse))
         # The change of Delta, by powers of r: that of its logarithm is a trace.
         bend = np.einsum("zpij,zij->zp", points.parts, d_gain)
         moved = -sum(bend[:, k, None, None] * squares[..., k : k + 3] for k in range(3))
         loop, d_loop = gain[:, y, y], d_gain[:, y, y]
-        (constant, linear, *_), (d_constant, d_linear, _) = means[:, 1].T, moved[:, 1].T
-        crossed = np.zeros(gain.shape[:2], dtype=complex)
-        crossed[:, y] = eta * d_gain[:, y, -1] * constant - (1 - eta * gain[:, y, -1]) * d_constant
-        crossed[:, -1] = -eta * (d_loop * constant + loop * d_constant)
+        seen, d_seen = means[:, 1 : count + 1], moved[:, 1 : count + 1]
+        (constant, linear), (d_constant, d_linear) = ((of[..., 0].T, of[..., 1].T) for of in (seen, d_seen))
+        crossed = np.zeros((count, *gain.shape[:2]), dtype=complex)
+        crossed[..., y] = eta * d_gain[:, y, -1] * constant - (1 - eta * gain[:, y, -1]) * d_constant
+        crossed[..., -1] = -eta * (d_loop * constant + loop * d_constant)
         if q:
-            crossed[:, y] -= q * (d_gain[:, 0, y] * linear + gain[:, 0, y] * d_linear)
-            crossed[:, 0] = q * (d_loop * linear + loop * d_linear)
+            crossed[..., y] -= q * (d_gain[:, 0, y] * linear + gain[:, 0, y] * d_linear)
+            crossed[..., 0] = q * (d_loop * linear + loop * d_linear)
+        crossed = np.moveaxis(crossed, 0, 1)
         own = d_loop * means[:, 0, 0] + loop * moved[:, 0, 0]
-        by_squares, by_products, beside = np.moveaxis(-_between_parts(points.parts, d_gain, squares), 1, 0)
+        slopes = -_between_parts(points.parts, d_gain, squares)
+        by_squares, by_products = slopes[:, 0], slopes[:, 1 : count + 1]
         if self.samples.turn is not None:
             (more, _), (d_more, d_most) = self._more(points.inner), self._more(points.d_inner)
-            weighted = np.einsum("zwp,zpij->zwij", means[:, :2, :3], points.parts)
+            weighted = np.einsum("zwp,zpij->zwij", means[:, : count + 1, :3], points.parts)
             own = own + d_most * self._square - _form(more, by_squares, more + 2 * gain[:, y])
             own -= 2 * _form(d_more, weighted[:, 0], more + gain[:, y]) + 2 * _form(more, weighted[:, 0], d_gain[:, y])
-            crossed += (d_more[:, None] @ weighted[:, 1] + more[:, None] @ by_products)[:, 0]
-        return own, crossed, beside
+            crossed = crossed + (d_more[:, None, None] @ weighted[:, 1:] + more[:, None, None] @ by_products)[..., 0, :]
+        return own, crossed.reshape(len(gain), -1), _joined_blocks(slopes[:, count + 1 :], count)
 
 
 def sample_parts(gain: Complex, eta: float, root: float, strength: complex) -> tuple[Complex, Complex]:
@@ -838,6 +897,8 @@ def _form(left: Complex, matrices: Complex, right: Complex) -> Complex:
     return np.asarray((left[:, None] @ matrices @ right[..., None])[:, 0, 0])
 
 
-def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:
-    """Return symmetric matrices of two rows."""
-    return np.stack([np.stack([a, b], axis=-1), np.stack([b, d], axis=-1)], axis=-2)
+def _joined_blocks(blocks: Complex, count: int) -> Complex:
+    """Return matrices made of ``count`` times ``count`` blocks, shape (points, count rows, count rows)."""
+    points, _, rows, _ = blocks.shape
+    square = blocks.reshape(points, count, count, rows, rows)
+    return np.asarray(square.swapaxes(2, 3).reshape(points, count * rows, count * rows))

@@ -24,10 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.resolution import NOTHING
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn, relative_variance
+from gradstep.theory.step.correlated_samples import (
+    CorrelatedSamples,
+    OwnOutput,
+    Spectrum,
+    Turn,
+    completed_frame,
+    relative_variance,
+)
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["DampedSamples", "ResidualRule", "Sources"]
+__all__ = ["DampedSamples", "Directed", "ResidualRule", "Sources"]
 
 #: Least eigenvalue of C that another number is divided by.
 _LEAST = 1e-12
@@ -107,6 +114,27 @@ class Sources(NamedTuple):
     noise: Array
 
 
+class Directed(NamedTuple):
+    """A direction that a residual depends on.
+
+    Attributes
+    ----------
+    linear : float
+        Mean product of a sample's projection on it with the residual.
+    projection : ndarray, shape (nodes,)
+        Mean of that projection at the nodes of the law.
+    variance : float
+        Its variance there.
+    part : ndarray, shape (classes,)
+        The part of the direction in each class.
+    """
+
+    linear: float
+    projection: Array
+    variance: float
+    part: Array
+
+
 @dataclass(frozen=True)
 class DampedSamples:
     """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``.
@@ -121,11 +149,15 @@ class DampedSamples:
         The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
         the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
         `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
+    output : ndarray, shape (classes,), optional
+        With an own output of order one, the part of theta along ``f / |f|`` in each class, if it is not that of the
+        gradient. Of it they know as of the turn.
     """
 
     plain: CorrelatedSamples
     damping: float
     turn: Turn | None = None
+    output: Array | None = None
 
     @cached_property
     def law(self) -> Residual:
@@ -163,6 +195,20 @@ class DampedSamples:
     def spectrum(self) -> Spectrum:
         """Eigenvalues of the inputs' covariance."""
         return self.plain.spectrum
+
+    @property
+    def own(self) -> OwnOutput | None:
+        """What the residuals hold of an initial output of order one."""
+        return self.plain.own
+
+    @cached_property
+    def directions(self) -> tuple[Directed, ...]:
+        """The directions that a residual depends on: bt and, with an own output, ``f / |f|``."""
+        known = self.spectrum
+        found = [Directed(self.linear, self.law.projection, 0.0, known.teacher)]
+        if self.own is not None:
+            found.append(Directed(self.own.linear, self.own.mean, self.own.variance, known.share * known.eigenvalue))
+        return tuple(found)
 
     @cached_property
     def ridge(self) -> float:
@@ -254,25 +300,58 @@ class DampedSamples:
 
     @cached_property
     def missed(self) -> float:
-        """Mean square of the residuals that the ridge regression of them leaves of the population."""
+        """Mean square of the residuals that the ridge regression of them leaves of the population.
+
+        Docs, "Correlated inputs", equations (C11) and (C19c).
+        """
         known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
-        return law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
+        missed = law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
+        for direction in self.directions[1:]:
+            missed -= direction.linear**2 * (1 - float(direction.part @ (1 - self.kept) ** 2))
+        return missed
+
+    @property
+    def random_square(self) -> float:
+        """Squared length of the mean theta off the directions that residuals depend on."""
+        return self.random_form(self._one)
+
+    def random_form(self, values: Array) -> float:
+        """Return the same with a function of C between, given by its values."""
+        return self.ratio * self.trace(values) * self.missed
+
+    @property
+    def made(self) -> Array:
+        """What the step makes of a direction that the residuals hold, in each class: ``(1 + delta) k``."""
+        return np.asarray(self.scale * self.kept)
 
     @property
     def signal(self) -> Array:
         """The component of theta along bt in each class, over that of bt."""
         return np.asarray(self.scale * self.linear * self.kept) if self.turn is None else self.turn.signal
 
+    @property
+    def along_output(self) -> Array:
+        """The component of theta along ``f / |f|`` in each class, over that of it: zero without an own output."""
+        if self.own is None:
+            return 0 * self._one
+        return self.own.linear * self.made if self.output is None else self.output
+
+    def _output_form(self, values: Array) -> float:
+        """Return ``theta^T V theta`` of the part along f."""
+        square = values * self.along_output**2
+        return sum(float(direction.part @ square) for direction in self.directions[1:])
+
     def quadratic(self, values: Array) -> float:
         """Return ``theta^T V theta``, for a function V of C given by its values."""
+        rest = self._output_form(values) + self.noise(values)
         if self.turn is not None:
-            return float(self.spectrum.teacher @ (values * self.signal**2)) + self.noise(values)
+            return float(self.spectrum.teacher @ (values * self.signal**2)) + rest
         # Factors that are the same in all classes stay outside: a theta almost along bt has few digits left.
         teacher = self.linear**2 * float(self.spectrum.teacher @ (values * self.kept**2))
-        return self.scale**2 * teacher + self.noise(values)
+        return self.scale**2 * teacher + rest
 
     def noise(self, values: Array) -> float:
-        """Return ``theta^T V theta`` of the part of theta that is orthogonal to bt in every class."""
+        """Return ``theta^T V theta`` of the part of theta that is orthogonal to bt, and to f, in every class."""
         return self.ratio * self.trace(values) * self.missed if self.turn is None else self._turned_noise(values)
 
     def with_teacher(self, values: Array) -> float:
@@ -346,19 +425,44 @@ class DampedSamples:
         (directly, direct, inner, weight, noise), turn, off = self._parts, self.turn, self.off_teacher
         if turn is not None:
             noise = turn.noise
-            direct = turn.signal - self.with_teacher(self._one) - self._noise_along(noise) - directly
+            along = self._noise_along(noise, inner, self._seen)
+            direct = turn.signal - self.with_teacher(self._one) - along - directly
         return Sources(directly / off, direct / off, noise * inner / off, weight / off, noise)
+
+    @cached_property
+    def output_sources(self) -> tuple[Array, Array]:
+        """What makes the part of the same vector along ``f / |f|``, without P and with it, in each class."""
+        if self.own is None:
+            return 0 * self._one, 0 * self._one
+        noise, off, linear = self.sources.noise, self.off_teacher, self.own.linear
+        direct = 0 * self._one
+        if self.turn is not None or self.output is not None:
+            direct = self.along_output - self._noise_along(noise, linear * self._one, linear)
+        return direct / off, noise * linear / off
+
+    @property
+    def _seen(self) -> float:
+        """Mean product of the weights of the sum in theta with the projection on bt."""
+        return self.law.mean(self._parts.weight * self.law.projection)
 
     @property
     def _resolvent(self) -> Array:
         """``P / (1 + delta)`` in each class of directions."""
         return self.kept * self.ridge / self.damping
 
-    def _noise_along(self, noise: Array) -> Array:
-        """Return what `_parts` with another noise have along bt through P, over bt."""
-        _, _, inner, weight, _ = self._parts
+    def _noise_along(self, noise: Array, inner: Array, seen: float) -> Array:
+        """Return what `_parts` with another noise have along a direction through P, over the direction.
+
+        Parameters
+        ----------
+        noise : ndarray, shape (classes,)
+        inner : ndarray, shape (classes,)
+            What P multiplies of the direction.
+        seen : float
+            Mean product of a sample's projection on it with the weights of the sum.
+        """
         q = self._resolvent
-        seen = self.law.mean(weight * self.law.projection) * self.damping / self.ridge
+        seen *= self.damping / self.ridge
         return np.asarray(
             self.scale * q * (noise * inner - self.ratio * float(self.spectrum.share @ (noise * q)) * seen)
         )
@@ -371,36 +475,57 @@ class DampedSamples:
         """
         assert self.turn is not None
         noise, (_, _, inner, weight, _), law = self.turn.noise, self._parts, self.law
-        q, m, ratio = self._resolvent, self.damping / self.ridge, self.ratio
-        share, teacher = self.spectrum.share, self.spectrum.teacher
-        square, seen = law.mean(weight**2), law.mean(weight * law.projection)
+        q, m, ratio, share = self._resolvent, self.damping / self.ridge, self.ratio, self.spectrum.share
+        square = law.mean(weight**2)
         moved = ratio * float(share @ (values * self.kept**2)) / (1 - self.freedom)
         d_q = (moved + values) * q**2
         gain, d_gain = (ratio * float(share @ (noise * x)) for x in (q, d_q))
-        beside, d_beside = (float(teacher @ (noise * inner * x)) for x in (q, d_q))
-        own, d_own = float(teacher @ q), float(teacher @ d_q)
-        crossed, d_crossed = gain * m * seen, (d_gain * m - gain * moved) * seen
-        known = float(teacher @ ((noise * inner) ** 2 * d_q)) + ratio * float(share @ (noise**2 * d_q)) * square
-        known -= gain * (2 * d_gain * m - gain * moved) * square
-        changed = 2 * (d_beside * crossed + beside * d_crossed) - crossed * (d_own * crossed + 2 * own * d_crossed)
-        along = float(teacher @ (values * self._noise_along(noise) ** 2))
-        return self.scale**2 * (known - changed) - along
+        found = ratio * float(share @ (noise**2 * d_q)) * square - gain * (2 * d_gain * m - gain * moved) * square
+        along = 0.0
+        inners = [(inner, self._seen), *((one.linear * self._one, one.linear) for one in self.directions[1:])]
+        for direction, (inside, seen) in zip(self.directions, inners, strict=True):
+            part = direction.part
+            beside, d_beside = (float(part @ (noise * inside * x)) for x in (q, d_q))
+            own, d_own = float(part @ q), float(part @ d_q)
+            crossed, d_crossed = gain * m * seen, (d_gain * m - gain * moved) * seen
+            found += float(part @ ((noise * inside) ** 2 * d_q))
+            found -= 2 * (d_beside * crossed + beside * d_crossed) - crossed * (d_own * crossed + 2 * own * d_crossed)
+            along += float(part @ (values * self._noise_along(noise, inside, seen) ** 2))
+        return self.scale**2 * found - along
 
     def _among(self, values: Array) -> tuple[float, float, float]:
         """Return V between bt and ``theta - m bt``, for a function V of C given by its values."""
         teacher, apart = self.spectrum.teacher * values, self.signal - self.with_teacher(self._one)
-        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + self.noise(values)
+        rest = self._output_form(values) + self.noise(values)
+        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + rest
 
     def among(self, power: int) -> Array:
-        """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made."""
-        first, across, last = self._among(self.spectrum.eigenvalue**power)
+        """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made.
+
+        With an own output ``f / |f|`` is a third one.
+        """
+        values = self.spectrum.eigenvalue**power
+        first, across, last = self._among(values)
         across, last = across / self.off_teacher, last / self.off_teacher**2
-        return np.array([[first, across], [across, last]])
+        if self.own is None:
+            return np.array([[first, across], [across, last]])
+        part = self.directions[1].part * values
+        own, beside = float(part.sum()), float(part @ self.along_output) / self.off_teacher
+        return np.array([[first, across, 0.0], [across, last, beside], [0.0, beside, own]])
 
     def frame(self, alignment: float) -> Array:
         """Return a unit vector in the plane of v and bt, and one orthogonal to it, as `CorrelatedSamples` does."""
         other = math.sqrt(max(1 - alignment**2, 0.0))
-        return np.array([[alignment, other], [other, -alignment]])
+        frame = np.array([[alignment, other], [other, -alignment]])
+        return frame if self.own is None else np.concatenate([frame, np.zeros((1, 2))])
+
+    def whole_frame(self, alignment: float) -> Array:
+        """Return `frame` and, with an own output, the unit vector of the rest of ``f`` as a third column."""
+        return completed_frame(self.frame(alignment), self.among(0), 2) if self.own else self.frame(alignment)
+
+    def with_output(self, frame: Array) -> Array:
+        """Return the components of ``f / |f|`` along the vectors of a frame."""
+        return np.asarray(frame.T @ self.among(0)[2])
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
@@ -410,7 +535,9 @@ class DampedSamples:
     @cached_property
     def along(self) -> Array:
         """Mean of ``<z, P theta>`` at the nodes of the law."""
-        teacher, lost = self.spectrum.teacher, self.freedom / (1 - self.freedom)
-        one, two = (float(teacher @ self.kept**power) for power in (1, 2))
-        by_teacher = self.linear * ((1 + lost) * two - 2 * lost * one) * self.law.projection
-        return np.asarray(self.scale**2 * (by_teacher + lost * self.law.residual))
+        lost = self.freedom / (1 - self.freedom)
+        found = lost * self.law.residual
+        for linear, projection, _, part in self.directions:
+            one, two = (float(part @ self.kept**power) for power in (1, 2))
+            found = found + linear * ((1 + lost) * two - 2 * lost * one) * projection
+        return np.asarray(self.scale**2 * found)

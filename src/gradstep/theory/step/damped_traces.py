@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.damped_samples import DampedSamples, Directed
 
 __all__ = ["DampedTraces"]
 
@@ -254,22 +254,17 @@ class DampedTraces:
     def along(self) -> Array:
         """Mean of ``<z, C theta>`` at the nodes of the law."""
         samples, c = self.samples, self.samples.spectrum.eigenvalue
-        by_teacher = samples.with_teacher(c) - samples.ratio * self.once * samples.linear * self._found
-        return np.asarray(by_teacher * samples.law.projection + samples.ratio * self.once * samples.law.residual)
+        seen = samples.ratio * self.once
+        found = seen * samples.law.residual
+        for linear, projection, _, part in samples.directions:
+            made, kept = (float(part @ (values * samples.kept)) for values in (samples.scale * c, np.ones_like(c)))
+            found = found + linear * (made - seen * kept) * projection
+        return np.asarray(found)
 
-    @property
-    def _found(self) -> float:
-        """``<k>_bt``."""
-        return float(self.samples.spectrum.teacher @ self.samples.kept)
-
-    def _twice_with_teacher(self, values: Array) -> float:
-        """Return ``bt.V P theta`` times ``delta / kappa``."""
+    def _twice_with(self, known: Directed, values: Array) -> float:
+        """Return ``V P theta`` along a direction that residuals depend on, times ``delta / kappa``."""
         samples, k, lost = self.samples, self.samples.kept, self._lost
-        return (
-            samples.scale**2
-            * samples.linear
-            * float(samples.spectrum.teacher @ (values * ((1 + lost) * k**2 - lost * k)))
-        )
+        return samples.scale**2 * known.linear * float(known.part @ (values * ((1 + lost) * k**2 - lost * k)))
 
     def projected(self, weight: Array) -> tuple[float, float]:
         """Return ``theta.C.y`` and ``theta.PBC.y`` for a sum y of the samples.
@@ -279,29 +274,22 @@ class DampedTraces:
         weight : ndarray, shape (nodes,)
             The weights of the sum.
         """
-        samples, law, c = self.samples, self.samples.law, self.samples.spectrum.eigenvalue
-        phi0, u, r = samples.ratio, law.projection, law.residual
-        teacher, with_weight = law.mean(weight * u), law.mean(weight * r)
+        samples, law, c, one = self.samples, self.samples.law, self.samples.spectrum.eigenvalue, self.samples.along
+        phi0, r = samples.ratio, law.residual
         first = law.mean(weight * self.along)
-        # theta.PC.y times delta / kappa.
-        second = teacher * self._twice_with_teacher(c)
-        second += (
-            phi0
-            * (self.around - phi0 / samples.scale * self.once * self.twice)
-            * (with_weight - teacher * samples.linear * self._found)
-        )
-        second -= phi0 / samples.scale * self.once * teacher * self._twice_with_teacher(np.ones_like(c))
-        # Off bt: <z, P theta> and <z, C y>.
-        together = second - phi0 / samples.scale * self.twice * first
-        one = samples.along
-        own = self._along_teacher
-        mean_y = teacher * samples.spectrum.teacher_moment(1)
-        together -= own * mean_y
-        follows = mean_y * u + phi0 * weight
+        # theta.PC.y times delta / kappa, less what of it is along the directions that residuals depend on.
+        second, left, hidden, follows = 0.0, law.mean(weight * r), 0.0, phi0 * weight
+        for known in samples.directions:
+            seen, kept = law.mean(weight * known.projection), float(known.part @ samples.kept)
+            second += seen * self._twice_with(known, c)
+            second -= phi0 / samples.scale * self.once * seen * self._twice_with(known, np.ones_like(c))
+            left -= seen * known.linear * kept
+            # What a sample's <z, P theta> has of its projection.
+            own = self._twice_with(known, np.ones_like(c)) - self._lost * samples.scale**2 * known.linear * kept
+            mean = seen * float(known.part @ c)
+            hidden += (1 - known.variance) * own * mean
+            follows = follows + mean * known.projection
+        second += phi0 * (self.around - phi0 / samples.scale * self.once * self.twice) * left
+        # Off the directions: <z, P theta> and <z, C y>.
+        together = second - phi0 / samples.scale * self.twice * first - hidden
         return first, law.mean(r * (one * follows + together))
-
-    @property
-    def _along_teacher(self) -> float:
-        """What a sample's ``<z, P theta>`` has of its projection on bt."""
-        one = np.ones_like(self.samples.kept)
-        return self._twice_with_teacher(one) - self._lost * self.samples.scale**2 * self.samples.linear * self._found

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +29,11 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
 from gradstep.sizes import Sizes
+from gradstep.theory.step.correlated_output import ClassMeanRow
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
-from gradstep.theory.step.own_output import MeanRow
+from gradstep.theory.step.own_output import MeanRow, given_own_output
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
@@ -106,17 +108,22 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
     tuple of StepStatistics
         In the form that holds for independent rows, along the direction that features are resolved along.
     """
-    if isinstance(step.correlated, CorrelatedSamples):
-        yield from _turned_steps(problem, step, step.correlated, sizes)
+    known, output = step.correlated, None
+    if known is not None and problem.output_scale != "1/N":
+        output = _OutputDraws.of(ClassMeanRow.of(problem, step, sizes.width), sizes.d, along_common=along_common)
+        step = given_own_output(problem, step, sizes.width, along_common)
+        known = step.correlated
+    if isinstance(known, CorrelatedSamples):
+        yield from _turned_steps(problem, step, known, sizes, output)
         return
-    if step.correlated is not None and problem.inputs is not None:
-        yield from _damped_turned_steps(problem, step, step.correlated, sizes)
+    if known is not None and (problem.inputs is not None or output is not None):
+        yield from _damped_turned_steps(problem, step, known, sizes, output)
         return
     numbers: _Numbers | _DampedNumbers
-    if step.correlated is None:
+    if known is None:
         numbers = _Numbers.of(problem, step, sizes, along_common=along_common)
     else:
-        numbers = _DampedNumbers.of(problem, step, step.correlated, sizes)
+        numbers = _DampedNumbers.of(problem, step, known, sizes)
     yield from ((numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
 
 
@@ -256,18 +263,103 @@ def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatisti
     return replace(step, bulk=step.bulk * square, drift=step.drift + step.curvature * by_mean)
 
 
-def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSamples, sizes: Sizes[float]) -> Pairs:
+class _OutputShift(NamedTuple):
+    """What a vector ``f`` of another draw changes.
+
+    Attributes
+    ----------
+    signal : ndarray, shape (classes,)
+        Of the spike along bt, over the part of bt.
+    square : ndarray, shape (classes,)
+        Of the squared part of the spike along ``f / |f|``, relatively.
+    residual : float
+        Of ``E r^2``.
+    """
+
+    signal: Array
+    square: Array
+    residual: float
+
+
+@dataclass(frozen=True)
+class _OutputDraws:
+    """Draws of the direction of an initial output of order one, in correlated inputs or after a damped step.
+
+    Attributes
+    ----------
+    row : ClassMeanRow
+    d : float
+    along : ndarray, shape (classes,)
+        The spike's part along ``f / |f|`` in each class: zero if the spike is independent of the rows.
+    """
+
+    row: ClassMeanRow
+    d: float
+    along: Array
+
+    @classmethod
+    def of(cls, row: ClassMeanRow, d: float, *, along_common: bool) -> _OutputDraws:
+        """Return the draws for one way of describing the rows."""
+        return cls(row, d, row.along if along_common else 0 * row.part)
+
+    def shifts(self) -> Iterator[_OutputShift]:
+        """Yield a standard deviation along each independent direction of the draws.
+
+        The vector f has the lengths of a Gaussian one in each class, and overlaps with bt there.
+        """
+        known, row, none = self.row.samples.spectrum, self.row, 0 * self.along
+        output = row.power * row.slope**2
+        for part in _polynomials(known.eigenvalue, known.share):
+            change = math.sqrt(2 / self.d) * part
+            yield _OutputShift(none, change if self.along.any() else none, output * float(row.part @ change))
+        for part in _polynomials(known.eigenvalue, known.teacher):
+            overlap = np.sqrt(known.eigenvalue / self.d) * part
+            by_residual = -2 * row.slope * math.sqrt(row.power) * row.samples.linear * float(known.teacher @ overlap)
+            yield _OutputShift(self.along * overlap, none, by_residual)
+
+    def by_own(self, change: float) -> Array:
+        """Return the relative change of the squared part along ``f / |f|`` for one of ``E[t r]``."""
+        if not self.along.any():
+            return 0 * self.along
+        after = self.along + change * self.row.samples.made
+        return np.asarray(np.divide(after, self.along, out=np.ones_like(after), where=self.along != 0) ** 2 - 1)
+
+    def over_noise(self, noise: Array) -> Array:
+        """Return the squared part along ``f / |f|`` over another squared part in each class."""
+        return np.asarray(self.row.part * self.along**2 / np.maximum(noise, NOTHING))
+
+
+def _turned_steps(
+    problem: Problem, step: StepStatistics, samples: CorrelatedSamples, sizes: Sizes[float], output: _OutputDraws | None
+) -> Pairs:
     """Yield the pairs of `drawn_steps` for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
     values, one = _averaged(law), np.ones_like(known.eigenvalue)
+    own = None if output is None else output.row.plain.own
+    if own is not None:
+        values = np.concatenate([values, [law.residual * own.mean - own.linear]])
     covariance = (law.weight * values) @ values.T / n_step
-    covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1]))
+    if output is None:
+        covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1]))
+    elif own is not None:
+        covariance[3, 3] += law.square * own.variance / n_step
+    random = samples.ratio * law.square * known.share * known.eigenvalue**2
+    # A change of the part along f counts as one of the noise.
+    beside = None if output is None else output.over_noise(random)
+
+    def noise(square: float, change: Array) -> Array:
+        """Return the factor of the noise for a factor of E r^2 and a relative change of the squared part along f."""
+        whole = square * one if beside is None else square + beside * change
+        return np.asarray(np.sqrt(np.maximum(whole, _LEAST)))
 
     def moved(change: Array) -> StepStatistics:
-        by_linear, by_square, by_mean = change.tolist()
-        drawn = _along(_with_law(problem, step, change), Turn(samples.linear + by_linear * one, one))
-        return _scaled(drawn, max(1 + by_square / law.square, _LEAST), by_mean).resolved
+        by_linear, by_square, by_mean, *by_own = change.tolist()
+        square = max(1 + by_square / law.square, _LEAST)
+        along = one if output is None else output.by_own(*by_own or (0.0,))
+        # The law of the draw has its own E r^2.
+        turn = Turn(samples.linear + by_linear * one, noise(1.0, along / square))
+        return _scaled(_along(_with_law(problem, step, change[:3]), turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
         yield moved(axis), moved(-axis)
@@ -284,25 +376,39 @@ def _turned_steps(problem: Problem, step: StepStatistics, samples: CorrelatedSam
         up, down = (_along(step, turn) for turn in turns)
         yield up.resolved, down.resolved
 
+    def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
+        square = max(1 + sign * shift.residual / law.square, _LEAST)
+        by_signal = np.divide(shift.signal, known.eigenvalue, out=0 * one, where=known.eigenvalue > 0)
+        turn = Turn(samples.linear + sign * by_signal, noise(square, sign * shift.square))
+        return _scaled(_along(step, turn), square, 0.0).resolved
+
+    for shift in () if output is None else output.shifts():
+        yield of_output(shift, 1.0), of_output(shift, -1.0)
+
 
 def _free(known: Spectrum, d: float) -> Array:
     """Return the share of the directions in each class that are orthogonal to bt, where it has a part of it."""
     return np.maximum(known.share - np.where(known.teacher > 0, (1 + _ROUNDING) / d, 0.0), 0.0)
 
 
-def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float]) -> Pairs:
-    """Yield the pairs of `drawn_steps` for a damped step on correlated inputs."""
+def _damped_turned_steps(
+    problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float], output: _OutputDraws | None
+) -> Pairs:
+    """Yield the pairs of `drawn_steps` for a damped step on correlated inputs, or with an own output of order one."""
     d, width, n_step, *_ = sizes
     law, known, one = samples.law, samples.spectrum, np.ones_like(samples.spectrum.eigenvalue)
     free = _free(known, d)
     along, across = _polynomials(known.eigenvalue, known.teacher), _polynomials(known.eigenvalue, free)
     draws, count, mean = class_draws(samples, n_step, along, across, free), len(along), law.mean(law.residual)
-    moved = np.concatenate([np.zeros(count + 1), [-2 * mean, -1], -2 * mean * draws.square_slope])
-    covariance = draws.covariance + _of_mean_readout(problem, width, moved)
+    covariance = draws.covariance
+    if output is None:
+        moved = np.concatenate([np.zeros(count + 1), [-2 * mean, -1], -2 * mean * draws.square_slope])
+        covariance = covariance + _of_mean_readout(problem, width, moved)
+    of_mean = one if samples.turn is None else samples.turn.noise
 
     def noise(change: Array) -> Array:
         """Return the sums of ``|theta|^2`` off bt for another noise."""
-        turned = replace(samples, turn=Turn(samples.signal, 1 + change))
+        turned = replace(samples, turn=Turn(samples.signal, of_mean * (1 + change)))
         return np.array([turned.noise(part) for part in across])
 
     # The sums are squares of the noise. What makes one of them grow by one, and no other one.
@@ -312,7 +418,7 @@ def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: Damped
     def shifted(change: Array) -> StepStatistics:
         _, by_square, by_mean = change[count : count + 3].tolist()
         signal = samples.signal + change[:count] @ along
-        turn = Turn(signal, np.maximum(1 + change[count + 3 :] @ made, math.sqrt(_LEAST)))
+        turn = Turn(signal, of_mean * np.maximum(1 + change[count + 3 :] @ made, math.sqrt(_LEAST)))
         drawn = _with_law(problem, step, change[count : count + 3])
         assert isinstance(drawn.correlated, DampedSamples)
         # The other law makes a noise of another length out of the same function.
@@ -321,6 +427,18 @@ def _damped_turned_steps(problem: Problem, step: StepStatistics, samples: Damped
         return _scaled(_along(drawn, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
+    if output is None:
+        return
+    slope = draws.square_slope @ made
+
+    def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
+        factor = np.maximum(1 + sign * shift.residual * slope, math.sqrt(_LEAST))
+        turn = Turn(samples.signal + sign * shift.signal, of_mean * factor)
+        along = samples.along_output * np.sqrt(np.maximum(1 + sign * shift.square, _LEAST))
+        moved = _along(replace(step, correlated=replace(samples, output=along)), turn)
+        return _scaled(moved, max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
+
+    yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
 
 
 def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStatistics:
@@ -347,7 +465,7 @@ def _along(step: StepStatistics, turn: Turn) -> StepStatistics:
         step,
         alignment=drawn.alignment,
         gradient_norm=drawn.norm,
-        spike=step.gain * drawn.norm,
+        spike=step.gain * drawn.norm - step.initial_overlap,
         fluctuations=replace(step.fluctuations, projection_variance=(along, one, two)),
         correlated=drawn,
     )

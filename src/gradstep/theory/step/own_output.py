@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
+from gradstep.theory.step.correlated_output import ClassMeanRow
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
@@ -139,7 +140,11 @@ def common_share(problem: Problem, literal: StepStatistics, width: float) -> flo
 
     It is zero or one, but where a step about takes back an initial output of order one, or about doubles it.
     """
-    return 0.0 if problem.output_scale == "1/N" else MeanRow.of(problem, literal, width).common_share
+    if problem.output_scale == "1/N":
+        return 0.0
+    if literal.correlated is not None:
+        return smooth_rise(ClassMeanRow.of(problem, literal, width).largely_taken, *_SHARES)
+    return MeanRow.of(problem, literal, width).common_share
 
 
 @dataclass(frozen=True)
@@ -310,4 +315,6 @@ def given_own_output(
     """
     if problem.output_scale == "1/N":
         return step
+    if step.correlated is not None:
+        return ClassMeanRow.of(problem, step, width).resolved(step, along_common=bool(along_common))
     return MeanRow.of(problem, step, width, along_common).resolved(step)

@@ -27,7 +27,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum
 from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
@@ -39,7 +39,7 @@ from gradstep.theory.step.row_fluctuations import (
 )
 from gradstep.theory.step.samples import StepSamples, step_samples
 from gradstep.theory.step.transitions import smooth_rise
-from gradstep.theory.step.weighted_samples import noise_nodes, residual_law
+from gradstep.theory.step.weighted_samples import Residual, noise_nodes, residual_law
 
 __all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "rows_after_a_step", "step_statistics"]
 
@@ -214,7 +214,8 @@ class StepStatistics:
         if self.correlated is None:
             return np.asarray(self.stretch(a, a_square) ** 2)
         (first, _), pairs, share = self.correlated.stretch, self.correlated.pairs, self.correlated.spectrum.share
-        return 1 + 2 * self.drift * float(share @ first) * a + self.drift**2 * float(share @ pairs) * a_square
+        own, once, twice = self.own_stretch(a, a_square), float(share @ first), float(share @ pairs)
+        return np.asarray(own**2 + 2 * self.drift * once * a * own + self.drift**2 * twice * a_square)
 
     @property
     def whole_drift(self) -> float:
@@ -301,7 +302,7 @@ def step_statistics(
     initial output of order one: this project.
     """
     if problem.inputs is not None or problem.is_damped:
-        return _correlated_statistics(problem, d, width, n_step)
+        return _correlated_statistics(problem, d, width, n_step, constant)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
     noise_variance = problem.noise**2 + output.variance
@@ -362,25 +363,27 @@ def step_statistics(
     )
 
 
-def _correlated_statistics(problem: Problem, d: float, width: float, n_step: float) -> StepStatistics:
+def _correlated_statistics(
+    problem: Problem, d: float, width: float, n_step: float, constant: float | None
+) -> StepStatistics:
     """Return the limits of a step on correlated inputs, or of a damped one.
 
     Of the network's own output, terms of order ``1/N`` are noise only.
 
     Docs, "Correlated inputs", equations (C1), (C2) and (C11).
     """
-    _check_correlated(problem)
     inputs, one = problem.inputs, np.ones(1)
     spectrum = Spectrum(one, one, one)
     if inputs is not None:
         spectrum = Spectrum.of(inputs if problem.is_limit else inputs.at_dimension(int(d)))
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
     activation, second = moments(problem.activation), spectrum.moment(2)
-    output = _initial_output(problem, d / second, width, None, own_output=True)
+    output = _initial_output(problem, d / second, width, constant, own_output=True)
     ratio = max(d / n_step, LEAST_RATIO)
     # Few nodes of a small noise are known to be enough in isotropic inputs only.
     law = residual_law(link, output.mean, problem.noise**2 + output.variance, noise_nodes(1.0, ratio))
-    plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum)
+    own = None if problem.output_scale == "1/N" else _own_output(problem, law, output)
+    plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum, own=own)
     samples = DampedSamples(plain, problem.damping) if problem.is_damped and law.square > 0 else plain
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
@@ -388,7 +391,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     limits = StepStatistics(
         alignment=samples.alignment,
         gradient_norm=samples.norm,
-        own_gradient=math.sqrt(output.linear * samples.own_gain),
+        own_gradient=0.0 if own else math.sqrt(output.linear * samples.own_gain),
         gain=0.0,
         spike=0.0,
         bulk=0.0,
@@ -412,6 +415,10 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     taken = gain * activation.linear * readout.second_moment
     residual_mean = samples.law.mean(law.residual)
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
+    fluctuations = rows_after_a_step(problem, samples, e)
+    own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
+    if problem.output_scale != "1/N":
+        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations, samples)
     return replace(
         limits,
         gain=gain,
@@ -419,18 +426,23 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         bulk=bulk * samples.bulk_trace,
         curvature=curvature,
         drift=curvature * residual_mean,
+        own_drift=own_drift,
+        own_norm=own_norm,
         # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
         readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * once + taken**2 * twice), 1 - taken * once),
-        fluctuations=rows_after_a_step(problem, samples, e),
+        fluctuations=fluctuations,
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )
 
 
-def _check_correlated(problem: Problem) -> None:
-    """Refuse what has no theory for correlated inputs or a damped step."""
-    if problem.output_scale != "1/N":
-        asked = "for a damped step" if problem.is_damped else "for correlated inputs"
-        raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
+def _own_output(problem: Problem, law: Residual, output: _InitialOutput) -> OwnOutput | None:
+    """Return what a residual holds of an initial output of order one."""
+    known, noise = -math.sqrt(output.linear), problem.noise**2 + output.variance
+    if known == 0:
+        return None
+    known = math.copysign(known, -moments(problem.activation).linear)
+    rest = law.residual - (np.asarray(link_of(problem.teacher)(law.projection)) - output.mean)
+    return OwnOutput(known, known / noise * rest, 1 - known**2 / noise)
 
 
 def rows_after_a_step(
@@ -497,23 +509,45 @@ def _initial_output(
 
 
 def _own_output_terms(
-    problem: Problem, d: float, width: float, gradient_norm: float, fluctuations: RowFluctuations
+    problem: Problem,
+    d: float,
+    width: float,
+    gradient_norm: float,
+    fluctuations: RowFluctuations,
+    known: CorrelatedSamples | DampedSamples | None = None,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return `own_drift` and `own_norm` of `StepStatistics`.
 
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
     in common of an input's length, where of the readouts only the mean is left.
 
-    Docs, "Uniform equivalent", equation (E14).
+    Docs, "Uniform equivalent", equation (E14). Docs, "Correlated inputs", equation (C19d).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
     alike = term * width / d * problem.readout.mean * activation.quadratic
     by_length, own = own_output_slopes(problem.activation)
+    before = 1.0
+    if known is not None:
+        by_length, own = _in_mean_of_row(problem, by_length, own, known)
+        before = math.sqrt(fluctuations.projection_variance[0])
     # The slope of the norm for each unit of the gradient; without a gradient, its part along it.
     if gradient_norm > 0:
-        one, two = (slope / gradient_norm for slope in fluctuations.norm_slope)
+        one, two = (slope * before / gradient_norm for slope in fluctuations.norm_slope)
     else:
         one, two = (vector[0] for vector in fluctuations.norm_vector[:2])
     along = -term * activation.linear
     return (-e * alike * by_length, -e * term * own), (along * one, along * two)
+
+
+def _in_mean_of_row(
+    problem: Problem, by_length: float, own: float, known: CorrelatedSamples | DampedSamples
+) -> tuple[float, float]:
+    """Return the slopes of `own_output_slopes` in the mean over the directions of a row, times what the step makes.
+
+    Docs, "Correlated inputs", equation (C19d).
+    """
+    share, c, (made, _) = known.spectrum.share, known.spectrum.eigenvalue, known.stretch
+    once, twice = float(share @ made), float(share @ (c * made))
+    slope = math.sqrt(2) * derivative_slope(problem.activation)
+    return slope * twice + (by_length - slope) * known.spectrum.moment(2) * once, own * once

@@ -18,6 +18,6 @@ def forgotten(changes: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def one_direction(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Features are resolved along the spike only, as for other losses than the square."""
+    """Features are resolved along the spike only."""
     monkeypatch.setattr(tables, "share_in_plane", lambda *_: 0.0)
     yield from forgotten(monkeypatch)

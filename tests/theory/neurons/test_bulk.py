@@ -301,7 +301,7 @@ def assert_no_jump(errors, parts):
 @pytest.mark.parametrize(
     ("activation", "readout"), [("relu", "gaussian"), ("tanh(x) + 0.3*(x**2 - 1)", {-1.0: 0.25, 0.0: 0.5, 1.0: 0.25})]
 )
-def test_a_basis_with_a_small_share_is_left_out(activation, readout, monkeypatch):
+def test_a_basis_with_a_small_share_is_left_out(activation, readout, one_direction, monkeypatch):
     """Errors change by less than a fiftieth of its share, and do not jump where it begins to count."""
     base = gs.Problem(
         activation=activation, teacher="x + 0.5*(x**2 - 1)", d=200, width=300, n_step=500, n=400, noise=0.2,

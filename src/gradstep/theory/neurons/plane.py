@@ -103,7 +103,8 @@ def variance_along_teacher(step: StepStatistics, a: Array, a_square: Array, quad
         factor = samples.stretch[0] / np.maximum(c, NOTHING)
         added = step.drift * factor + bent * float(teacher @ factor)
         initial, mixed, square = (float(teacher @ (c * added**power)) for power in (0, 1, 2))
-        along = initial + 2 * a * mixed + a_square * square
+        own = step.own_stretch(a, a_square)
+        along = own**2 * initial + 2 * own * a * mixed + a_square * square
         sampled = step.bulk / samples.bulk_trace * float(teacher @ samples.sampled)
     return np.asarray((along + sampled * a_square) / (step.stretch_square(a, a_square) + step.bulk * a_square))
 
@@ -127,7 +128,8 @@ def added_by_quadratic_part(step: StepStatistics, a: Array, a_square: Array, qua
         spectrum, (once, twice) = step.correlated.spectrum, step.correlated.stretch
         c, teacher = spectrum.eigenvalue, spectrum.teacher
         made = float(teacher @ c) * float(teacher @ (twice / np.maximum(c, NOTHING)))
-        added = 2 * bent * (a * float(teacher @ once) + step.drift * a_square * float(teacher @ twice))
+        own = step.own_stretch(a, a_square)
+        added = 2 * bent * (own * a * float(teacher @ once) + step.drift * a_square * float(teacher @ twice))
         added += bent**2 * a_square * made
     return np.asarray(added / (step.stretch_square(a, a_square) + step.bulk * a_square))
 

@@ -341,7 +341,7 @@ def test_a_basis_with_a_small_share_is_left_out(activation, readout, one_directi
 
 @pytest.mark.parametrize("teacher", ["sin", "relu(x) + 0.3*x"])
 @pytest.mark.parametrize("readout", ["constant", {-1.0: 0.5, 1.0: 0.5}])
-def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, monkeypatch):
+def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, one_direction, monkeypatch):
     # Which poles there are is a whole number: it must not be felt where a step passes by.
     problem = gs.Problem(
         activation="softplus", teacher=teacher, d=200, width=300, n_step=250, n=400, eta=gs.Step(3.0, 0.5), ridge=10.0,

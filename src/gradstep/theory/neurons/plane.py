@@ -205,7 +205,7 @@ def _second_direction(groups: Groups, bulk: Bulk, added: Array) -> Array:
     """
     # Directions with more are those of single samples with large residuals, which are many and have little in common.
     most = 1 + np.maximum(added, 0.0)
-    covariance = groups.weight @ np.minimum(bulk.special_profile, most[:, None])
+    covariance = groups.weight @ (bulk.special_profile / np.hypot(1.0, bulk.special_profile / most[:, None]))
     bent = covariance * bulk.teacher
     return _unit(bent - bulk.spike * float(bulk.spike @ bent))
 

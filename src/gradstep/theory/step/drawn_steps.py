@@ -318,7 +318,7 @@ class _OutputDraws:
             yield _OutputShift(self.along * overlap, none, by_residual)
 
     def by_own(self, change: float) -> Array:
-        """Return the relative change of the squared part along ``f / |f|`` for one of ``E[t r]``."""
+        """Return the relative change of the squared part along ``f / |f|`` for one of ``E[u_f r]``."""
         if not self.along.any():
             return 0 * self.along
         after = self.along + change * self.row.samples.made

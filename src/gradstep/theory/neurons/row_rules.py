@@ -241,7 +241,9 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
         joint=law.joint, others=law.others,
     )  # fmt: skip
-    overlap, components = overlap[:, law.columns], overlap[:, len(law.columns) :]
+    overlap, components = np.split(overlap, [len(law.columns)], axis=1)
+    if law.columns != sorted(law.columns):
+        overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None:
         both = law.functions[0].at(nodes), law.functions[1].at(special)

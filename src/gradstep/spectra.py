@@ -18,7 +18,7 @@ from gradstep.simulation import Network
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, measured, number
-from gradstep.theory.spectra.feature_spectrum import Outlier, Spectrum, feature_spectrum
+from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law
 from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
 
@@ -72,7 +72,8 @@ class SpectrumOverlay(Summarised):
     def outliers(self) -> tuple[tuple[float, str], ...]:
         """Singular values that theory has above the bulk, the largest first, with what their vectors are closest to."""
         if isinstance(self.theory, Spectrum):
-            return tuple((each.singular_value, _closest(each)) for each in self.theory.outliers)
+            named = ((x, x.closest if x.of_inputs else f"{x.closest}(κ)") for x in self.theory.outliers)
+            return tuple((each.singular_value, name) for each, name in named)
         found = self.theory.outlier
         return () if found is None else ((found.singular_value, "outlier"),)
 
@@ -228,11 +229,6 @@ def spectrum(problem: Problem, seeds: int | Sequence[int] = 0, *, of: str = "fea
         before = theory.before
     values = np.array([_measured(Network(problem, seed), of) for seed in chosen]) if chosen else np.empty((0, 0))
     return SpectrumOverlay(problem, of, theory, before, tuple(chosen), values)
-
-
-def _closest(outlier: Outlier) -> str:
-    """Return the function of the inputs to which an outlier's vector is closest."""
-    return "the inputs" if outlier.of_inputs else f"h{outlier.sample_degree}(κ)"
 
 
 def _measured(network: Network, of: str) -> Array:

@@ -143,6 +143,15 @@ def test_errors_are_those_of_networks(changes):
     assert abs(small.test_error / theory.test_error - 1) > 0.01
 
 
+@pytest.mark.parametrize("inputs", [None, "power_law(0.5)"])
+def test_spread_after_a_damped_step_is_near_that_of_a_large_damping(inputs):
+    # The law of the samples of a draw has to keep both projections of a residual uncorrelated and of mean square one.
+    problem = BASE.replace(inputs=inputs)
+    plain, damped = gs.predict_spread(problem), gs.predict_spread(problem.replace(damping=1e4))
+    for name in ("test_error", "train_error"):
+        assert getattr(damped, name) == pytest.approx(getattr(plain, name), rel=0.01), name
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes", [{"damping": 1.0, "inputs": "power_law(0.5)"}, {"eta": gs.Step(1.0, 0.5)}, {"readout": "gaussian"}]

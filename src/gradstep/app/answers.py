@@ -168,9 +168,9 @@ def _of_features(problem: Problem) -> dict[str, Any]:
 
 
 def _name(outlier: Outlier) -> str:
-    """Say which function an outlier's vector is closest to, one of the projection kappa as a rule, and how close."""
+    """Say what an outlier's vector is closest to, a power of kappa or a direction of the inputs, and how close."""
     if outlier.of_inputs:
-        return f"the inputs ({100 * outlier.linear_overlap:.0f} %)"
+        return f"{outlier.closest} ({100 * outlier.linear_overlap:.0f} %)"
     share = float(np.max(outlier.sample_overlap))
     return f"{_POWERS[outlier.sample_degree]} ({100 * share:.0f} %)"
 

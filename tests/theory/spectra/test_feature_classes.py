@@ -20,6 +20,8 @@ from gradstep.theory.together import result_of
 
 TWO_LEVELS = gs.Inputs((1.0, 4.0), (0.7, 0.3))
 VALUES = {0.5: 0.5, 2.0: 0.5}
+#: A step that takes back more than the whole output of order one: the spike is along the mean row.
+OWN_OUTPUT: dict[str, Any] = {"output_scale": "1/sqrt(N)", "eta": gs.Step(0.3, exponent=0.5)}
 
 
 def problem(**changes: Any) -> gs.Problem:
@@ -119,13 +121,22 @@ def same(one: Spectrum, other: Spectrum, accuracy: float) -> None:
             np.testing.assert_allclose(getattr(first, name), getattr(second, name), atol=10 * accuracy)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("readout", ["constant", "gaussian"])
-def test_equal_eigenvalues_are_isotropic_inputs(activation: str, readout: str) -> None:
+@pytest.mark.parametrize(
+    ("activation", "readout", "scale"),
+    [
+        ("tanh", "constant", "1/N"),
+        ("tanh", "gaussian", "1/N"),
+        ("relu", "constant", "1/N"),
+        ("relu", "gaussian", "1/N"),
+        ("tanh", "constant", "1/sqrt(N)"),
+        ("tanh(x)+0.3*(x**2-1)", VALUES, "1/sqrt(N)"),
+    ],
+)
+def test_equal_eigenvalues_are_isotropic_inputs(activation: str, readout: Any, scale: str) -> None:
     """A step on the whole population adds no samples to the rows: then all directions off the spike are alike."""
     d = 20_000
     case = problem(activation=activation, readout=readout, d=d, width=4 * d // 3, n_step=math.inf, n=2 * d,
-                   eta=3.0, teacher="tanh")  # fmt: skip
+                   eta=3.0, teacher="tanh", output_scale=scale)  # fmt: skip
     flat = gs.Inputs((1.0, 1.0 + 1e-9), (0.5, 0.5))
     same(feature_spectrum(case.replace(inputs=flat)), feature_spectrum(case.replace(inputs=None)), 1e-4)
 
@@ -221,6 +232,9 @@ def compared(case: gs.Problem, seeds: range, *, degrees: tuple[int | None, ...])
         ({"inputs": gs.Inputs.spiked([9.0], d=300)}, (1, None)),
         ({"damping": 0.1, "activation": "relu", "readout": VALUES}, (0, 1)),
         ({"damping": 1.0, "inputs": None, "readout": "gaussian"}, (1,)),
+        (OWN_OUTPUT, (1,)),
+        ({**OWN_OUTPUT, "activation": "tanh(x)+0.3*(x**2-1)", "readout": VALUES}, (1,)),
+        ({**OWN_OUTPUT, "damping": 0.5, "inputs": None, "readout": "gaussian"}, (1,)),
     ],
 )
 def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[int | None, ...]) -> None:

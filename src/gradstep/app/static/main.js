@@ -349,7 +349,7 @@ function drawSpectrum() {
   const many = names.length === 1 ? "One outlier" : `${names.length || "No"} outliers`;
   const whose = names.length === 1 ? "its singular vector" : "each one's singular vector";
   const label = state.matrix === "weights" ? `how close ${whose} is to the teacher's direction (squared cosine)`
-    : `which power of κ ${whose} is closest to, and how close`;
+    : `what ${whose} is closest to, a power of κ or a direction of the inputs, and how close`;
   const dashed = found.before ? " Dashed: before the step." : "";
   const detail = (names.length ? ` at ${names.join(", ")}. The label says ${label}.` : ".") + dashed;
   const limit = mine().problem.d === "inf" ? ` Drawn at d = ${found.d}: in the limit outliers move away without bound.` : "";

@@ -87,6 +87,9 @@ _CELL = 1 / 6
 #: Their number is a multiple of this, so that those of the problems of a curve can be stacked.
 _ALIKE_POINTS = 8
 
+#: Share of a vector that is none.
+_NO_SHARE = 1e-6
+
 #: Inputs of one eigenvalue, which all laws share.
 _ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
 
@@ -322,7 +325,30 @@ def _correlated(
     bulk = Bulk(
         found.share, found.profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike)
     )
-    return _with_norms(bulk, problem, step, groups, mean_variance, found.components)
+    bulk = _with_norms(bulk, problem, step, groups, mean_variance, found.components)
+    # The special directions of a spectrum resolve the spike and, if rows have a mean along it, what is common to them.
+    return _special(bulk, found.overlap[:, [0, 2] if found.common.any() else [0]]) if spectrum else bulk
+
+
+def _special(bulk: Bulk, resolved: Array) -> Bulk:
+    """Return the special directions without those of which some vectors have nothing, where a variance is rounding.
+
+    Parameters
+    ----------
+    bulk : Bulk
+    resolved : ndarray, shape (special, vectors)
+        Components of the vectors.
+    """
+    kept = (np.square(resolved) > _NO_SHARE).any(axis=1)
+    return replace(
+        bulk,
+        spike=bulk.spike[kept] / float(np.linalg.norm(bulk.spike[kept])),
+        teacher=bulk.teacher[kept],
+        pull=bulk.pull[:, kept],
+        norm_slope=bulk.norm_slope[:, kept],
+        special_profile=bulk.special_profile[:, kept],
+        second=bulk.second[kept],
+    )
 
 
 def _common_pull(problem: Problem, common: CommonRow, groups: Groups, vector: Array) -> Array:

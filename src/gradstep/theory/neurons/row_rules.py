@@ -169,7 +169,8 @@ def resolved_law(
         Whether the rules have the components of the vectors that the samples make.
     spectrum : bool, optional
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
-        then that of the first vector alone, and has the components of the second.
+        then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
+        It has the components of the others.
 
     Returns
     -------
@@ -211,8 +212,8 @@ def resolved_law(
     for each in points.sets:
         law.forget(each)
     count, average = frame.shape[1], law.average(frame)
-    found = ResolvedLaw(points, law.mean, average, importance, tolerance, joint, others, functions, count)
-    return found.of_first if spectrum else found
+    found = ResolvedLaw(points, law.mean, average, importance, tolerance, joint, others, functions, list(range(count)))
+    return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
 
 
 def rules(law: ResolvedLaw) -> Computation[RowRules]:
@@ -240,7 +241,9 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
         joint=law.joint, others=law.others,
     )  # fmt: skip
-    overlap, components = np.split(overlap, [law.vectors], axis=1)
+    overlap, components = np.split(overlap, [len(law.columns)], axis=1)
+    if law.columns != sorted(law.columns):
+        overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None:
         both = law.functions[0].at(nodes), law.functions[1].at(special)
@@ -261,8 +264,8 @@ class ResolvedLaw(NamedTuple):
         As in `vectors_rule`.
     functions : tuple of Diagonals, optional
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
-    vectors : int
-        How many vectors have their components in the rule.
+    columns : list of int
+        In which columns of the vectors' rule the components of the vectors are.
     """
 
     points: _Points
@@ -273,22 +276,23 @@ class ResolvedLaw(NamedTuple):
     joint: bool
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
-    vectors: int
+    columns: list[int]
 
-    @property
-    def of_first(self) -> ResolvedLaw:
-        """The same law with the first vector alone: the second is among `others`."""
-        points, others, first, second = self.points, self.others, slice(1), slice(1, 2)
-        plain, resolved = self.average[first, second] * 0.0, points.between[:, first, second]
+    def of_some(self, some: list[int]) -> ResolvedLaw:
+        """Return the same law with some of the vectors: those left out are the first of the `others`."""
+        points, others, left = self.points, self.others, [k for k in self.columns if k not in some]
+        plain, resolved = np.zeros((len(some), len(left))), points.between[:, some][:, :, left]
         if others is not None:
-            plain = np.concatenate([plain, others.plain[first]], axis=1)
-            resolved = np.concatenate([resolved, others.resolved[:, first]], axis=2)
-        between, d_between = (of[:, first, first] for of in (points.between, points.d_between))
+            plain = np.concatenate([plain, others.plain[some]], axis=1)
+            resolved = np.concatenate([resolved, others.resolved[:, some]], axis=2)
+        between, d_between = (of[:, some][:, :, some] for of in (points.between, points.d_between))
+        order = some + left
         return self._replace(
             points=points._replace(between=between, d_between=d_between),
-            average=self.average[first, first],
+            average=self.average[np.ix_(some, some)],
             others=Others(plain, resolved),
             tolerance=_SPECTRUM_TOLERANCE,
+            columns=[order.index(k) for k in self.columns],
         )
 
     @property

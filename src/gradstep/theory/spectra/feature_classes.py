@@ -36,8 +36,6 @@ _RANK = 1e-12
 _STEP = 1e-4
 #: Pairs of groups, over all classes, that are taken at once.
 _AT_ONCE = 2**14
-#: Share of the spike that is none.
-_NOTHING = 1e-6
 #: Directions that a class must have at least to stand for itself, and how near to one is a single direction.
 _WHOLE, _SINGLE = 0.9, 0.03
 #: Where nothing is an eigenvalue, over a bound of the bulk; largest ratio of places where a direction is sought.
@@ -286,7 +284,6 @@ def without_leading(equations: ClassEquations) -> ClassEquations:
     Docs, "Spectra", equation (Z4b).
     """
     weight, below = equations.neurons / equations.width, np.inf
-    equations = replace(equations, bulk=_without_rounding(equations.bulk))
     while (found := _single(equations)) is not None:
         profile, rest, between = found
         if not _leaves(replace(equations, bulk=_whole(rest, equations)), profile):
@@ -318,20 +315,6 @@ def _single(equations: ClassEquations) -> tuple[Array, Bulk, float] | None:
     profile = bulk.profile[:, first] @ bulk.share[first] / bulk.share[first].sum()
     between = float(np.sqrt(size[first[-1]] * size[rest[0]]))
     return profile, replace(bulk, share=bulk.share[rest], profile=bulk.profile[:, rest]), between
-
-
-def _without_rounding(bulk: Bulk) -> Bulk:
-    """Return the special directions without those of which the spike has nothing: rounding may leave any variance."""
-    kept = np.square(bulk.spike) > _NOTHING
-    length = float(np.linalg.norm(bulk.spike[kept]))
-    return replace(
-        bulk,
-        spike=bulk.spike[kept] / length,
-        teacher=bulk.teacher[kept],
-        pull=bulk.pull[:, kept],
-        norm_slope=bulk.norm_slope[:, kept],
-        special_profile=bulk.special_profile[:, kept],
-    )
 
 
 def _whole(bulk: Bulk, equations: ClassEquations) -> Bulk:

@@ -106,6 +106,11 @@ class Outlier:
         return self.linear_overlap > float(self.sample_overlap.max())
 
     @property
+    def closest(self) -> str:
+        """What the left vector is closest to: ``"h1"`` of kappa, for example, or ``"a direction of the inputs"``."""
+        return "a direction of the inputs" if self.of_inputs else f"h{self.sample_degree}"
+
+    @property
     def neuron_degree(self) -> int:
         """Degree of the polynomial of the readout that the right vector is closest to."""
         return int(np.argmax(self.neuron_overlap))
@@ -139,8 +144,7 @@ class Spectrum(Summarised):
         """Return the summary that is printed."""
         rows = [["edge of the bulk", number(self.bulk.edge)]]
         for rank, outlier in enumerate(self.outliers, 1):
-            along = "the inputs" if outlier.of_inputs else f"h{outlier.sample_degree}"
-            rows.append([f"outlier {rank}, along {along}", number(outlier.eigenvalue)])
+            rows.append([f"outlier {rank}, along {outlier.closest}", number(outlier.eigenvalue)])
         return Summary("Spectrum of the feature covariance", table=Table(["eigenvalue", "theory"], rows))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem, link_of
 from gradstep.theory.step.correlated_output import ClassMeanRow
-from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics
@@ -128,6 +128,17 @@ class Spike(NamedTuple):
     part: Array
     returned: Array | None = None
 
+    def beside_output(self, known: Spectrum) -> Spike:
+        """Return a spike along the gradient with ``f / |f|`` as a second fixed direction, of which it has nothing."""
+        gradient, teacher = (
+            Direction(np.repeat(each.outer, 2, axis=0), np.repeat(each.inner, 2, axis=0), each.sampled)
+            for each in (self.gradient, self.teacher)
+        )
+        for rows in (gradient.outer, gradient.inner, teacher.outer, teacher.inner):
+            rows[1] = 0
+        part = np.concatenate([self.part, (known.share * known.eigenvalue)[None]])
+        return self._replace(direction=gradient, gradient=gradient, teacher=teacher, part=part)
+
     @property
     def apart(self) -> Spike:
         """The spike beside a bulk that is independent of the samples: their sum is one more fixed direction."""
@@ -142,12 +153,16 @@ class Spike(NamedTuple):
 
 def spike_of(problem: Problem, step: StepStatistics, width: float) -> Spike:
     """Return the spike of the step."""
-    if step.correlated is not None and step.correlated.own is not None and step.spike != 0:
+    if step.correlated is not None and step.correlated.own is not None:
         return _spike_with_output(problem, step, width)
-    if isinstance(step.correlated, DampedSamples):
-        return _damped_spike(problem, step, step.correlated, width)
-    if isinstance(step.correlated, CorrelatedSamples):
-        return _correlated_spike(problem, step, step.correlated, width)
+    if step.correlated is not None:
+        samples = step.correlated
+        if isinstance(samples, DampedSamples):
+            spike = _damped_spike(problem, step, samples, width)
+        else:
+            spike = _correlated_spike(problem, step, samples, width)
+        # An output of order one may have no linear part.
+        return spike if _fixed(problem) == 1 else spike.beside_output(samples.spectrum)
     norm, power = step.gradient_norm, problem.readout.second_moment
     if problem.output_scale == "1/N" or step.spike == 0:
         # Labels without a linear part leave a population step no gradient.

@@ -4,12 +4,12 @@ In whitened inputs (`gradstep.theory.step.correlated_samples`) the linear part o
 ``f = Omega_0^T a / sqrt(N)`` of covariance ``E[a^2] C / d``. As in isotropic inputs (`gradstep.theory.step.own_output`)
 rows are independent given ``f``. After the step their mean for each unit of readout is
 
-    u = e E[sigma'] P g' + (S / (sqrt(N) E a^2) - e E[sigma'] mu_1 p) f,
+    om = e E[sigma'] P g' + (S / (sqrt(N) E a^2) - e E[sigma'] mu_1 p) f,
 
 where ``P`` is the metric of the step (``C`` without damping), of mean ``p`` on the samples' side, ``g'`` has the
 teacher and the samples, and ``S`` is the stretch of the mean row. The factor of ``f`` differs between the classes of
 directions: a step takes most of the output back along the leading ones. Again there are two ways to describe the rows,
-with a spike along ``P g'`` or along ``u``. This project. Docs, "Correlated inputs", equations (C19) and (C19a).
+with a spike along ``P g'`` or along ``om``. This project. Docs, "Correlated inputs", equations (C19) and (C19a).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ClassMeanRow:
 
     @property
     def along(self) -> Array:
-        """The part of ``u`` along ``f / |f|`` in each class, for each unit of the gain."""
+        """The part of ``om`` along ``f / |f|`` in each class, for each unit of the gain."""
         return np.asarray(math.sqrt(self.power) * self.left / self.gain)
 
     @property
@@ -153,7 +153,7 @@ class ClassMeanRow:
         return self.second**2 * self.power * samples.ratio * max(square, 0.0) * self.samples.bulk_trace
 
     def resolved(self, step: StepStatistics, *, along_common: bool) -> StepStatistics:
-        """Return the step in the form that holds for independent rows, along ``P g'`` or along ``u``.
+        """Return the step in the form that holds for independent rows, along ``P g'`` or along ``om``.
 
         Docs, "Correlated inputs", equations (C19) and (C19a).
         """
@@ -212,7 +212,7 @@ class ClassMeanRow:
     def _common(
         self, samples: CorrelatedSamples | DampedSamples, step: StepStatistics, factor: float
     ) -> CommonRow | None:
-        """Return the second-order part of the rows' mean, for the spike along ``u``."""
+        """Return the second-order part of the rows' mean, for the spike along ``om``."""
         if step.curvature == 0:
             return None
         along, length = self.part * self.along / samples.norm, self.unit * math.sqrt(self.power)

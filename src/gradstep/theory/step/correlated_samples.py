@@ -94,17 +94,17 @@ class Turn(NamedTuple):
 class OwnOutput(NamedTuple):
     """What a residual holds of the linear part of an initial output of order one.
 
-    That part is ``mu_1 |f| t`` with ``t = <f, z> / |f|``. The vector ``f`` is a sum of all rows and lies in the classes
-    of directions as a row does.
+    That part is ``mu_1 |f| u_f`` with ``u_f = <f, z> / |f|``. The vector ``f`` is a sum of all rows and lies in the
+    classes of directions as a row does.
 
     Attributes
     ----------
     linear : float
-        ``E[t r]``, which is ``-mu_1 |f|``.
+        ``E[u_f r]``, which is ``-mu_1 |f|``.
     mean : ndarray, shape (nodes,)
-        ``E[t | u, r]`` at the nodes of the law.
+        ``E[u_f | u, r]`` at the nodes of the law.
     variance : float
-        ``Var(t | u, r)``.
+        ``Var(u_f | u, r)``.
     """
 
     linear: float
@@ -145,7 +145,8 @@ class CorrelatedSamples:
         The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
         `alignment`, `frame`, and the law of the rows along it.
     own : OwnOutput or None
-        Of an initial output of order one: the gradient then has the part ``E[t r] f / |f|`` beside that of the teacher.
+        Of an initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
+        teacher.
     beside : SpikeBeside or None
         What the spike has beside the teacher's part, if that is not what the gradient has.
     """
@@ -340,7 +341,7 @@ class CorrelatedSamples:
 
     @cached_property
     def squares_to_output(self) -> float:
-        """``E[r^2 t]``, or zero if the initial output is small."""
+        """``E[r^2 u_f]``, or zero if the initial output is small."""
         return self.mean(self.law.residual**2 * self.own.mean) if self.own else 0.0
 
     def squares_form(self, power: int) -> float:

@@ -30,7 +30,7 @@ from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
 from gradstep.sizes import Sizes
 from gradstep.theory.step.correlated_output import ClassMeanRow
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow, given_own_output
@@ -318,7 +318,7 @@ class _OutputDraws:
             yield _OutputShift(self.along * overlap, none, by_residual)
 
     def by_own(self, change: float) -> Array:
-        """Return the relative change of the squared part along ``f / |f|`` for one of ``E[t r]``."""
+        """Return the relative change of the squared part along ``f / |f|`` for one of ``E[u_f r]``."""
         if not self.along.any():
             return 0 * self.along
         after = self.along + change * self.row.samples.made
@@ -448,11 +448,27 @@ def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStat
     law, e = law_of_draw(samples.law, change), problem.step_size / math.sqrt(problem.real_sizes().width)
     linear = law.mean(law.residual * law.projection)
     if isinstance(samples, DampedSamples):
-        damped = replace(samples, plain=replace(samples.plain, law=law, linear=linear))
+        plain = replace(samples.plain, law=law, linear=linear, own=_output_of_draw(samples.own, law))
+        damped = replace(samples, plain=plain)
         return replace(step, correlated=damped, fluctuations=rows_after_a_step(problem, damped, e))
-    drawn = replace(samples, law=law, linear=linear)
+    if isinstance(samples, StepSamples):
+        drawn: StepSamples | CorrelatedSamples = replace(samples, law=law, linear=linear)
+    else:
+        drawn = replace(samples, law=law, linear=linear, own=_output_of_draw(samples.own, law))
     found = replace(step, fluctuations=rows_after_a_step(problem, drawn, e))
     return replace(found, samples=drawn) if isinstance(drawn, StepSamples) else replace(found, correlated=drawn)
+
+
+def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:
+    """Return what the residuals of a draw hold of an own output of order one, under the law of its samples.
+
+    Projections on f stay uncorrelated with those on bt, and of mean square one: the equations rely on both.
+    """
+    if own is None:
+        return None
+    mean = own.mean - law.mean(own.mean * law.projection) * law.projection
+    mean *= math.sqrt((1 - own.variance) / max(law.mean(mean**2), NOTHING))
+    return own._replace(mean=mean, linear=law.mean(law.residual * mean))
 
 
 def _along(step: StepStatistics, turn: Turn) -> StepStatistics:

@@ -13,7 +13,7 @@ from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
-from gradstep.theory.neurons.bulk import Bulk
+from gradstep.theory.neurons.bulk import Bulk, isotropic
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.plane import (
     added_by_quadratic_part,
@@ -161,6 +161,28 @@ def test_what_the_quadratic_part_adds_to_a_row_is_a_trace():
     before, after = (np.trace(each * c @ each.T) for each in (without, whole))
     mean = step.stretch_square(a, a**2) + step.bulk * a**2
     assert added_by_quadratic_part(step, a, a**2, 2**0.5) == pytest.approx((after - before) / mean)
+
+
+def test_one_direction_of_many_has_its_share_of_a_row_whatever_the_teacher_stretches():
+    """What the teacher adds along the spike is no part of the variance, and what it adds along its rest is in `rest`."""
+    problem = EVEN.replace(activation="tanh(x)+.3*x**2", teacher="x+.5*(x**2-1)", readout="constant")
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    step, groups, one = replace(network.step.resolved, bulk=0.0), network.tables.groups, np.ones(1)
+    stretch = variance_along_teacher(step, one, one, 0.5**0.5)
+    assert 0.2 < step.alignment**2 < 0.8 and stretch > 1.5
+    # Along the teacher, and in the plane orthogonal to it.
+    spike = np.array([step.alignment, math.sqrt(1 - step.alignment**2)])
+    bulk = replace(
+        isotropic(len(groups.weight)),
+        spike=spike,
+        teacher=spike[::-1] * [1, -1],
+        second=0 * spike,
+        special_profile=np.tile([stretch[0], 1.0], (len(groups.weight), 1)),
+        pull=np.zeros((len(groups.weight), 2)),
+        norm_slope=np.zeros((len(groups.weight), 2)),
+    )
+    in_plane, _ = groups_in_plane(groups, bulk, problem, step, problem.d)
+    np.testing.assert_allclose(in_plane.variance, np.repeat(groups.variance, 3) * (1 - 1 / problem.d), rtol=1e-12)
 
 
 def test_the_second_direction_is_the_teachers_rest_if_nothing_else_stretches_the_rows():

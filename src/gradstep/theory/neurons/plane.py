@@ -168,7 +168,10 @@ def groups_in_plane(
     pull = (bulk.pull - np.outer(known, second))[:, None] + own[..., None] * regression[:, None]
     # The variance of a group is that in all directions orthogonal to the spike, without the quadratic part of the
     # teacher. One of them is the second direction, along which a row has its projection now.
-    left = np.maximum(1 + (added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
+    # What a row has along the spike is no part of its variance, but only on correlated inputs that is without a stretch
+    # along the spike too.
+    off_spike = 1 - step.alignment**2 if step.correlated is None else 1.0
+    left = np.maximum(1 + (off_spike * added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()

@@ -361,6 +361,18 @@ def test_features_that_are_steep_along_the_teacher_are_resolved(changes):
     assert gs.predict(problem).test_error == pytest.approx(gs.predict(problem, refine=2).test_error, rel=1e-4)
 
 
+def test_where_features_are_very_steep_along_both_directions_fewer_nodes_are_enough(monkeypatch):
+    """There are ten thousand nodes at the usual distances, which the memory would not take."""
+    steep = EVEN.replace(
+        activation="tanh(x)+.3*x**2", teacher="x+.5*(x**2-1)", readout="constant", damping=1.0, eta=gs.Step(4.3, 0.5),
+        d=40, width=60, n_step=35, n=32, ridge=8.6, noise=0.0, inputs=gs.Inputs.power_law(0.5, 2.0, d=40),
+    )  # fmt: skip
+    found = gs.predict(steep).test_error
+    monkeypatch.setattr(features_module, "_MOST_IN_PLANE", 2**10)
+    # The same problem to another digit: predictions are kept.
+    assert gs.predict(steep.replace(ridge=8.6 + 1e-9)).test_error == pytest.approx(found, rel=1e-4)
+
+
 def test_the_learned_curve_is_the_mean_over_the_second_direction():
     """The curve is about the spike alone: its mean square is at most that of the labels, and it is even here."""
     curve = gs.predict(EVEN).curve

@@ -164,12 +164,13 @@ def test_what_the_quadratic_part_adds_to_a_row_is_a_trace():
 
 
 def test_one_direction_of_many_has_its_share_of_a_row_whatever_the_teacher_stretches():
-    """What the teacher adds along the spike is no part of the variance, and what it adds along its rest is in `rest`."""
+    """What the teacher adds along the spike is no part of the variance, what it adds along its rest is in `rest`."""
     problem = EVEN.replace(activation="tanh(x)+.3*x**2", teacher="x+.5*(x**2-1)", readout="constant")
     ((_, network), *_) = result_of(stepped_networks(problem))
     step, groups, one = replace(network.step.resolved, bulk=0.0), network.tables.groups, np.ones(1)
     stretch = variance_along_teacher(step, one, one, 0.5**0.5)
-    assert 0.2 < step.alignment**2 < 0.8 and stretch > 1.5
+    assert 0.2 < step.alignment**2 < 0.8
+    assert stretch > 1.5
     # Along the teacher, and in the plane orthogonal to it.
     spike = np.array([step.alignment, math.sqrt(1 - step.alignment**2)])
     bulk = replace(

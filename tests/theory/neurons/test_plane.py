@@ -370,8 +370,10 @@ def test_where_features_are_very_steep_along_both_directions_fewer_nodes_are_eno
     )  # fmt: skip
     found = gs.predict(steep).test_error
     monkeypatch.setattr(features_module, "_MOST_IN_PLANE", 2**10)
-    # The same problem to another digit: predictions are kept.
-    assert gs.predict(steep.replace(ridge=8.6 + 1e-9)).test_error == pytest.approx(found, rel=1e-4)
+    # The same problem to another digit: tables are kept.
+    again = gs.predict(steep.replace(eta=gs.Step(4.3 + 1e-9, 0.5))).test_error
+    assert again != found
+    assert again == pytest.approx(found, rel=1e-4)
 
 
 def test_the_learned_curve_is_the_mean_over_the_second_direction():

@@ -114,7 +114,7 @@ class ConditionalFeatures:
 
 
 #: Nodes along the second direction for each of kappa, of neurons that are hardly curved along it, at a refinement of
-#: one: for the square loss, and for others on one side of a kink of the labels; and distance of these for smooth labels.
+#: one: for the square loss, and for others on one side of a kink of the labels; and their distance for smooth labels.
 _ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 9.0, 0.54
 #: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
 #: over the groups, take less time.
@@ -136,9 +136,9 @@ _UNRESOLVED = 0.05
 #: use take a tenth; far beyond, the memory would not suffice.
 _LARGEST_TABLE, _MOST_NODES, _MOST_GROUPS = 2**21, 2**12, 2**11
 #: Nodes in the plane above which they are fewer than wanted, before those beyond the radius are left out. Errors change
-#: by less than 1e-5 as a rule, and by 2e-3 for a kink and a Gaussian readout after 1.6 sqrt N, where one direction
+#: by less than 1e-5 as a rule, and by 7e-4 for a kink and a Gaussian readout after 1.6 sqrt N, where one direction
 #: alone is off by more than the error itself. The time grows faster than the nodes.
-_MOST_IN_PLANE = 2**11
+_MOST_IN_PLANE = 2**12
 
 
 def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:

@@ -13,7 +13,7 @@ from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
-from gradstep.theory.neurons.bulk import Bulk
+from gradstep.theory.neurons.bulk import Bulk, isotropic
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.plane import (
     added_by_quadratic_part,
@@ -161,6 +161,29 @@ def test_what_the_quadratic_part_adds_to_a_row_is_a_trace():
     before, after = (np.trace(each * c @ each.T) for each in (without, whole))
     mean = step.stretch_square(a, a**2) + step.bulk * a**2
     assert added_by_quadratic_part(step, a, a**2, 2**0.5) == pytest.approx((after - before) / mean)
+
+
+def test_one_direction_of_many_has_its_share_of_a_row_whatever_the_teacher_stretches():
+    """What the teacher adds along the spike is no part of the variance, what it adds along its rest is in `rest`."""
+    problem = EVEN.replace(activation="tanh(x)+.3*x**2", teacher="x+.5*(x**2-1)", readout="constant")
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    step, groups, one = replace(network.step.resolved, bulk=0.0), network.tables.groups, np.ones(1)
+    stretch = variance_along_teacher(step, one, one, 0.5**0.5)
+    assert 0.2 < step.alignment**2 < 0.8
+    assert stretch > 1.5
+    # Along the teacher, and in the plane orthogonal to it.
+    spike = np.array([step.alignment, math.sqrt(1 - step.alignment**2)])
+    bulk = replace(
+        isotropic(len(groups.weight)),
+        spike=spike,
+        teacher=spike[::-1] * [1, -1],
+        second=0 * spike,
+        special_profile=np.tile([stretch[0], 1.0], (len(groups.weight), 1)),
+        pull=np.zeros((len(groups.weight), 2)),
+        norm_slope=np.zeros((len(groups.weight), 2)),
+    )
+    in_plane, _ = groups_in_plane(groups, bulk, problem, step, problem.d)
+    np.testing.assert_allclose(in_plane.variance, np.repeat(groups.variance, 3) * (1 - 1 / problem.d), rtol=1e-12)
 
 
 def test_the_second_direction_is_the_teachers_rest_if_nothing_else_stretches_the_rows():
@@ -337,6 +360,20 @@ def test_a_great_many_samples_stretch_the_rows_as_many_do(n_step):
 def test_features_that_are_steep_along_the_teacher_are_resolved(changes):
     problem = EVEN.replace(**{"d": 50, "width": 75, "n": 125, "n_step": 5000, "ridge": 0.5} | changes)
     assert gs.predict(problem).test_error == pytest.approx(gs.predict(problem, refine=2).test_error, rel=1e-4)
+
+
+def test_where_features_are_very_steep_along_both_directions_fewer_nodes_are_enough(monkeypatch):
+    """There are ten thousand nodes at the usual distances, which the memory would not take."""
+    steep = EVEN.replace(
+        activation="tanh(x)+.3*x**2", teacher="x+.5*(x**2-1)", readout="constant", damping=1.0, eta=gs.Step(4.3, 0.5),
+        d=40, width=60, n_step=35, n=32, ridge=8.6, noise=0.0, inputs=gs.Inputs.power_law(0.5, 2.0, d=40),
+    )  # fmt: skip
+    found = gs.predict(steep).test_error
+    monkeypatch.setattr(features_module, "_MOST_IN_PLANE", 2**10)
+    # The same problem to another digit: tables are kept.
+    again = gs.predict(steep.replace(eta=gs.Step(4.3 + 1e-9, 0.5))).test_error
+    assert again != found
+    assert again == pytest.approx(found, rel=1e-4)
 
 
 def test_the_learned_curve_is_the_mean_over_the_second_direction():

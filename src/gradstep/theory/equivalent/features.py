@@ -113,8 +113,8 @@ class ConditionalFeatures:
         return mean / weight, slope / weight
 
 
-#: Nodes along the teacher's rest for each of kappa, of neurons that are hardly curved along it, at a refinement of one:
-#: for the square loss, and for others on one side of a kink of the labels; and distance of these for smooth labels.
+#: Nodes along the second direction for each of kappa, of neurons that are hardly curved along it, at a refinement of
+#: one: for the square loss, and for others on one side of a kink of the labels; and their distance for smooth labels.
 _ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 9.0, 0.54
 #: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
 #: over the groups, take less time.
@@ -135,6 +135,10 @@ _UNRESOLVED = 0.05
 #: Numbers in the largest table, and nodes that are kept and groups (each pair of them has numbers too). Steps of any
 #: use take a tenth; far beyond, the memory would not suffice.
 _LARGEST_TABLE, _MOST_NODES, _MOST_GROUPS = 2**21, 2**12, 2**11
+#: Nodes in the plane above which they are fewer than wanted, before those beyond the radius are left out. Errors change
+#: by less than 1e-5 as a rule, and by 7e-4 for a kink and a Gaussian readout after 1.6 sqrt N, where one direction
+#: alone is off by more than the error itself. The time grows faster than the nodes.
+_MOST_IN_PLANE = 2**12
 
 
 def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:
@@ -254,7 +258,7 @@ def row_features(
     dimension : float
         May be infinite.
     rest : ndarray, shape (nodes,), optional
-        Coordinates along the teacher's rest.
+        Coordinates along the second direction that is resolved, if there is one.
 
     Returns
     -------
@@ -329,7 +333,7 @@ def conditional_features(
         Sets how much the length of an input fluctuates (default: not at all).
     any_loss : bool
         Whether the nodes serve losses other than the square: those of an odd activation on either side of zero, and
-        those along the teacher's rest on either side of its kinks.
+        those along a second direction on either side of the teacher's kinks.
     overlap : float
         Overlap of a second direction, which is resolved too, with the teacher's rest. Zero if there is none.
 
@@ -348,9 +352,14 @@ def conditional_features(
     # In the plane steep features need half the nodes: errors change by less than 1e-5.
     coarser = 0.5 + 0.5 / _finer(groups.projection, groups) if plane else 1.0
     kappa, weight = kappa_rule(activation, teacher, groups, alignment, coarser * refine)
+    finer = refine * _finer(groups.rest, groups) if plane else 0.0
+    if (nodes := len(kappa) * _ACROSS * finer) > _MOST_IN_PLANE:
+        # Fewer along either direction: the features are very steep there.
+        fewer = math.sqrt(_MOST_IN_PLANE / nodes)
+        finer *= fewer
+        kappa, weight = kappa_rule(activation, teacher, groups, alignment, fewer * coarser * refine)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
-    finer = refine * _finer(groups.rest, groups) if plane else 0.0
     if plane and any_loss:
         across = _of_any_loss(teacher, Overlaps.of(alignment, overlap), kappa, finer)
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)

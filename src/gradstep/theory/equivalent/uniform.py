@@ -74,7 +74,7 @@ class Fluctuations(NamedTuple):
     Attributes
     ----------
     output : ndarray, shape (batch, nodes)
-        Variance of the trained network's output, given kappa and the coordinate along the teacher's rest.
+        Variance of the trained network's output, given kappa and the coordinate along a second direction, if any.
     weight : ndarray, shape (batch, groups)
         Variance of a neuron's weight in each group, without that of the `WeightOffset`.
     """
@@ -96,7 +96,7 @@ class UniformSolution(NamedTuple):
     learned : ndarray, shape (batch, nodes)
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
-        ``T(kappa)``, the slope of the trained network along the teacher's rest.
+        ``T(kappa)``, the slope of the trained network along the teacher's rest, off a second direction if any.
     length_slope : ndarray, shape (batch, nodes) or (batch, 0)
         Slope of the trained network along the input's length, a standard normal.
     slopes : ndarray, shape (batch, special, nodes)

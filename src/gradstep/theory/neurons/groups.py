@@ -81,7 +81,7 @@ class Groups:
     norm_variance, norm_covariance : ndarray, shape (groups,)
         ``d`` times the variance of the squared norm, and its covariance with the noise of the projection.
     rest : ndarray, shape (groups,)
-        Projection of a row on the part of the teacher's direction orthogonal to ``v``, where that is resolved too
+        Projection of a row on a second direction orthogonal to ``v``, where features are resolved along one
         (`gradstep.theory.neurons.plane`); zero otherwise.
     """
 

@@ -1,11 +1,12 @@
 """Features that bend along the teacher as well as along the spike: both directions are resolved.
 
 In the limit one direction suffices, that of the spike: along each other one a row has a component of order ``d**-1/2``,
-on which a feature depends linearly to leading order. Through the curvature of features along the teacher's part
-``zeta`` orthogonal to the spike a fit learns the even part of the teacher. This falls like ``1/d``: at a hundred
-dimensions it is some per cent of the error. A step that stretches the rows along the teacher by a factor ``T`` makes
-it ``T^2`` times as much, which may be half of the error. So features are then functions of two coordinates, and a group
-of neurons has a projection on each direction.
+on which a feature depends linearly to leading order. Through the curvature of features along the teacher's rest, the
+part of its direction orthogonal to the spike, a fit learns the even part of the teacher. This falls like ``1/d``: at a
+hundred dimensions it is some per cent of the error. If a step makes the variance of rows along the teacher ``chi``
+times as large, it is ``chi^2`` times as much, which may be half of the error. So features are then functions of two
+coordinates, and a group of neurons has a projection on each direction. The second direction ``zeta`` is the teacher's
+rest, bent towards where the rows are stretched.
 This project. Docs, "Uniform equivalent", equation (E19).
 """
 
@@ -29,7 +30,7 @@ __all__ = ["added_by_quadratic_part", "groups_in_plane", "share_in_plane", "vari
 
 Array = NDArray[np.float64]
 
-#: Nodes of a row's projection on the teacher's rest: they reproduce its moments up to the fifth.
+#: Nodes of a row's projection on the second direction: they reproduce its moments up to the fifth.
 _NODES = 3
 #: The plane takes over from the spike alone where the measure of what a fit learns from it is between these, see
 #: `share_in_plane`. Without a stretch, it lowers errors by one to ten times the measure.
@@ -39,7 +40,7 @@ _LEARNED = (3e-4, 1.5e-3)
 _STRETCHED = (1e-3, 1e-2)
 #: Least variance of rows along a special direction, over the mean of all. With less, digits are lost beside the pull.
 _LEAST = 1e-7
-#: Least share of the variance of a row that is left beside the second direction.
+#: Least share of the variance of a row that is left for the other directions.
 _LEAST_LEFT = 0.1
 #: Length of a part of a unit vector below which there is none.
 _NO_LENGTH = 1e-6
@@ -63,11 +64,11 @@ def share_in_plane(problem: Problem, step: StepStatistics, d: float) -> float:
     -------
     float
         Zero in the limit of many dimensions, where activation or teacher have no quadratic part, and where the spike
-        is along the teacher. It grows with ``(E_a[(T - T0)^2] + E_a[T0^2] s) / d``. ``T`` is the variance of a row
-        along the teacher after a step of many samples, over that along all directions. ``T0`` is the same without the
-        quadratic part of the teacher: one for a plain step on isotropic inputs. ``s`` is the share of the quadratic
-        part in the activation's power beyond a linear function, times its share in the teacher's variance. For a
-        Gaussian readout the second term does not count.
+        is along the teacher. It grows with ``(E_a[(chi - chi0)^2] + E_a[chi0^2] omega) / d``. ``chi`` is the variance
+        of a row along the teacher after a step of many samples, over the mean of all directions. ``chi0`` is the same
+        without the quadratic part of the teacher: one for a plain step on isotropic inputs. ``omega`` is the share of
+        the quadratic part in the activation's power beyond a linear function, times its share in the teacher's
+        variance. For a Gaussian readout the second term does not count.
     """
     values, shares = readout_values(problem.readout)
     quadratic = moments(link_of(problem.teacher)).quadratic
@@ -168,7 +169,10 @@ def groups_in_plane(
     pull = (bulk.pull - np.outer(known, second))[:, None] + own[..., None] * regression[:, None]
     # The variance of a group is that in all directions orthogonal to the spike, without the quadratic part of the
     # teacher. One of them is the second direction, along which a row has its projection now.
-    left = np.maximum(1 + (added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
+    # What a row has along the spike is no part of its variance, but only on correlated inputs that is without a stretch
+    # along the spike too.
+    off_spike = 1 - step.alignment**2 if step.correlated is None else 1.0
+    left = np.maximum(1 + (off_spike * added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()

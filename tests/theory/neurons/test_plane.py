@@ -276,7 +276,11 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
     bulk = replace(bulk, pull=(offset / np.sqrt(variance))[:, None] * followed)
     ((_, network), *_) = result_of(stepped_networks(EVEN))
     found, across = groups_in_plane(groups, bulk, EVEN, network.step, d)
-    second = one.mean(axis=0) @ teacher
+    # What the quadratic part of the teacher adds to a row, which it stretches by a factor.
+    stretched = network.step.stretch(np.ones(1), np.ones(1))[0]
+    added = (stretched + EVEN.eta.coefficient * 0.3 * 2 * 2) ** 2 - stretched**2
+    added /= stretched**2 + network.step.bulk
+    second = np.mean(profile / np.sqrt(1 + (profile / (1 + added)) ** 2), axis=0) * teacher
     second -= spike * (spike @ second)
     second /= np.linalg.norm(second)
     assert across.second == pytest.approx(second * (second @ teacher))
@@ -292,11 +296,8 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
         assert weight @ rest == pytest.approx(mean)
         assert weight @ (rest - mean) ** 2 == pytest.approx(spread)
         assert weight @ (rest - mean) ** 4 == pytest.approx(3 * spread**2)
-        # Of the variance in all directions but the spike, that along the second one has its own coordinate. The
-        # quadratic part of the teacher has stretched the rows by a factor there.
-        stretched = network.step.stretch(np.ones(1), np.ones(1))[0]
-        added = (stretched + EVEN.eta.coefficient * 0.3 * 2 * 2) ** 2 - stretched**2
-        left = variance[g] * (1 + (added / (stretched**2 + network.step.bulk) - second @ one[g] @ second) / d)
+        # Of the variance in all directions but the spike, that along the second one has its own coordinate.
+        left = variance[g] * (1 + (added - second @ one[g] @ second) / d)
         assert found.variance[mine] == pytest.approx(left)
         for value, pull in zip(rest, across.pull[mine], strict=True):
             whole = one[g] @ frame @ np.linalg.solve(plane, [offset[g], value]) / math.sqrt(left)

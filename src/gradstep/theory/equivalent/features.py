@@ -115,7 +115,9 @@ class ConditionalFeatures:
 
 #: Nodes along the second direction for each of kappa, of neurons that are hardly curved along it, at a refinement of
 #: one: for the square loss, and for others on one side of a kink of the labels; and their distance for smooth labels.
-_ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 9.0, 0.54
+_ACROSS, _ON_A_SIDE, _LATTICE_STEP = 13.0, 8.0, 0.54
+#: How many more on a side where the teacher is averaged over its rest, which turns a kink within a short length.
+_AVERAGED = 1.5
 #: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
 #: over the groups, take less time.
 _DIMENSION, _FEW = 1e-5, 0.5
@@ -387,7 +389,8 @@ def _of_any_loss(teacher: ScalarFunction, overlaps: Overlaps, kappa: NDArray[np.
     """Return the nodes along a second direction for a loss that asks for the law of the labels."""
     ends = breakpoints(teacher, overlaps.spike)
     if ends.size:
-        return on_either_side(teacher, overlaps, kappa, ends, math.ceil(_ON_A_SIDE * finer))
+        count = _ON_A_SIDE * finer * (_AVERAGED if overlaps.rest else 1.0)
+        return on_either_side(teacher, overlaps, kappa, ends, math.ceil(count))
     return on_a_lattice(teacher, overlaps, kappa, _LATTICE_STEP / finer)
 
 

@@ -451,7 +451,7 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
     features = prepared.tables.features
     learned, at_nodes = features.along_spike(solution.learned[index, :nodes])
     # The teacher's rest is partly along a second direction that features are resolved along.
-    overlap = float(np.linalg.norm(prepared.tables.bulk.second))
+    overlap = prepared.tables.bulk.overlap
     slope = math.sqrt(max(1 - overlap**2, 0.0)) * features.along_spike(solution.rest_slope[index, :nodes])[0]
     slope = slope + overlap * at_nodes
     if len(kappa) > len(learned):

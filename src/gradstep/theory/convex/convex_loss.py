@@ -358,9 +358,10 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     # A ridge needs no fields, and those of the many groups in a plane, which are nearly alike, have fewer digits.
     fields = not (in_plane and _is_ridge(penalty))
     ones, kappa, alignment, known = np.ones_like(features.kappa), features.kappa, network.step.resolved.alignment, None
-    if in_plane and network.tables.bulk.teacher.any():
+    overlap = network.tables.bulk.overlap
+    if 0 < overlap < 1:
         # Together both coordinates are the projection on one direction: that of the teacher in their plane.
-        overlaps = Overlaps.of(alignment, float(np.linalg.norm(network.tables.bulk.second)))
+        overlaps = Overlaps.of(alignment, overlap)
         alignment = math.hypot(overlaps.spike, overlaps.second)
         kappa = (overlaps.spike * kappa + overlaps.second * features.rest) / alignment
     elif in_plane:

@@ -315,7 +315,7 @@ def _tables_in_plane(
         refine,
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
-        overlap=float(np.linalg.norm(bulk.second)) if bulk.teacher.any() else 1.0,
+        overlap=bulk.overlap,
     )
     return Tables(features, groups, bulk)
 

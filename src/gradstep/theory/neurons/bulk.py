@@ -155,6 +155,31 @@ class Bulk:
             return self.projection_noise[None, None]
         return np.array([[self.projection_noise, self.shared_noise], [self.shared_noise, self.norm_noise]])
 
+    @property
+    def covariance_given_known(self) -> Array:
+        """Covariances of rows along the special directions given all that is known of them.
+
+        Shape (groups, special, special). Known is the projection on the spike, and the norm where it tells of the row,
+        up to the parts that are not due to the row.
+
+        Docs, "Structured bulk", equation (A5b).
+        """
+        profile = self.special_profile
+        whole = profile[..., None] * np.eye(len(self.spike))
+        if not self.spike.any():
+            return whole
+        noise = np.moveaxis(self.known_noise, -1, 0)
+        spike = np.broadcast_to(self.spike, profile.shape)
+        vectors = np.stack([spike, self.norm_slope], axis=1)[:, : noise.shape[1]]
+        known = vectors * profile[:, None]
+        return np.asarray(whole - known.mT @ np.linalg.solve(known @ vectors.mT + noise, known))
+
+    @property
+    def overlap(self) -> float:
+        """Overlap of the teacher's rest with a second direction that features are resolved along, or zero."""
+        found = float(np.linalg.norm(self.second))
+        return 1.0 if found > 0 and not self.teacher.any() else found
+
 
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
@@ -228,7 +253,7 @@ def bulk_law(
         pull += _common_pull(problem, step.common, groups, common)
     if groups.resolved:
         pull += _pull(groups, spike, special_profile)
-    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
+    mean_variance = step.mean_variance(a, a_square)
     components = np.concatenate([root * part.components for root, part in zip(roots, parts, strict=True)])
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(

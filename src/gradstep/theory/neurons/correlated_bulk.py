@@ -123,8 +123,7 @@ def correlated_classes(
         )
     # The mean of all directions is known.
     mean = (profile @ found.share)[:, None]
-    mean_variance = step.stretch_square(groups.readout * math.sqrt(readout.second_moment), a_square)
-    mean_variance = mean_variance + step.bulk * a_square
+    mean_variance = step.mean_variance(groups.readout * math.sqrt(readout.second_moment), a_square)
     common = np.zeros(len(found.special))
     if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
         plain, stretched = found.special_diagonals

@@ -265,7 +265,7 @@ def _groups_of_values(
     variance = _projection_variance(step, d, rows, a, a**2)
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
     projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
-    mean, deviation = step.stretch_square(a, a**2) + step.bulk * a**2, np.zeros_like(a)
+    mean, deviation = step.mean_variance(a, a**2), np.zeros_like(a)
     projection_noise = np.zeros_like(a)
     norm = _NormKnown.nothing(a)
     if rows == "network":
@@ -317,7 +317,7 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
     a_variance = spread / (total_spike**2 + spread)
     a = share * projection
     a_square = a**2 + a_variance
-    mean, deviation = step.stretch_square(a, a_square) + step.bulk * a_square, np.zeros_like(a)
+    mean, deviation = step.mean_variance(a, a_square), np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
         variance = d * _projection_variance(step, d, rows, a, a_square)

@@ -100,14 +100,14 @@ def variance_along_teacher(step: StepStatistics, a: Array, a_square: Array, quad
     else:
         samples, spectrum = step.correlated, step.correlated.spectrum
         c, teacher = spectrum.eigenvalue, spectrum.teacher
-        # What the linear part of the step makes of a row in each class, over the row.
+        # The linear part of the step adds to a row this multiple of it in each class.
         factor = samples.stretch[0] / np.maximum(c, NOTHING)
         added = step.drift * factor + bent * float(teacher @ factor)
         initial, mixed, square = (float(teacher @ (c * added**power)) for power in (0, 1, 2))
         own = step.own_stretch(a, a_square)
         along = own**2 * initial + 2 * own * a * mixed + a_square * square
         sampled = step.bulk / samples.bulk_trace * float(teacher @ samples.sampled)
-    return np.asarray((along + sampled * a_square) / (step.stretch_square(a, a_square) + step.bulk * a_square))
+    return np.asarray((along + sampled * a_square) / step.mean_variance(a, a_square))
 
 
 def _quadratic(problem: Problem) -> float:
@@ -132,7 +132,7 @@ def added_by_quadratic_part(step: StepStatistics, a: Array, a_square: Array, qua
         own = step.own_stretch(a, a_square)
         added = 2 * bent * (own * a * float(teacher @ once) + step.drift * a_square * float(teacher @ twice))
         added += bent**2 * a_square * made
-    return np.asarray(added / (step.stretch_square(a, a_square) + step.bulk * a_square))
+    return np.asarray(added / step.mean_variance(a, a_square))
 
 
 def groups_in_plane(
@@ -158,7 +158,7 @@ def groups_in_plane(
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     added = added_by_quadratic_part(step, a, a_square, quadratic)
     second = _second_direction(groups, bulk, added)
-    with_rest = _known_covariance(bulk) @ second
+    with_rest = bulk.covariance_given_known @ second
     variance = np.maximum(with_rest @ second, NOTHING)
     z, weight = hermite_rule(_NODES)
     # Rows of length one have the mean variance 1 / (d - 1) in a direction.
@@ -168,9 +168,9 @@ def groups_in_plane(
     regression -= np.outer(regression @ bulk.spike, bulk.spike)
     pull = (bulk.pull - np.outer(known, second))[:, None] + own[..., None] * regression[:, None]
     # The variance of a group is that in all directions orthogonal to the spike, without the quadratic part of the
-    # teacher. One of them is the second direction, along which a row has its projection now.
-    # What a row has along the spike is no part of its variance, but only on correlated inputs that is without a stretch
-    # along the spike too.
+    # teacher. One of them is the second direction, along which a row has its projection now. On correlated inputs and
+    # after damped steps the variance is without all that a row has along the spike. After plain steps on isotropic
+    # inputs it is without an ordinary share of it only, and what the quadratic part adds there is left out here.
     off_spike = 1 - step.alignment**2 if step.correlated is None else 1.0
     left = np.maximum(1 + (off_spike * added - bulk.special_profile @ second**2) / d, _LEAST_LEFT)
     columns = {f.name: np.repeat(getattr(groups, f.name), _NODES) for f in fields(groups)}
@@ -218,20 +218,3 @@ def _unit(vector: Array) -> Array:
     """Return a vector of length one along another one, or zero for one that is zero but for rounding."""
     size = float(np.linalg.norm(vector))
     return vector / size if size > _NO_LENGTH else 0 * vector
-
-
-def _known_covariance(bulk: Bulk) -> Array:
-    """Return the covariances of rows along the special directions, given all that is known of them.
-
-    Shape (groups, special, special). Known is the projection on the spike, and the norm where it tells of the row, up
-    to the parts that are not due to the row.
-    """
-    profile = bulk.special_profile
-    whole = profile[..., None] * np.eye(len(bulk.spike))
-    if not bulk.spike.any():
-        return whole
-    noise = np.moveaxis(bulk.known_noise, -1, 0)
-    spike = np.broadcast_to(bulk.spike, profile.shape)
-    vectors = np.stack([spike, bulk.norm_slope], axis=1)[:, : noise.shape[1]]
-    known = vectors * profile[:, None]
-    return np.asarray(whole - known.mT @ np.linalg.solve(known @ vectors.mT + noise, known))

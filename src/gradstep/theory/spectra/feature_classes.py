@@ -197,12 +197,7 @@ class ClassEquations(FeatureEquations):
 
         Docs, "Structured bulk", equation (A5b).
         """
-        bulk, spike = self.bulk, self.bulk.spike
-        own, noise = density[:, None] * bulk.special_profile, density * bulk.known_noise
-        along = np.stack([np.broadcast_to(spike, own.shape), bulk.norm_slope][: len(noise)], axis=1)
-        known = along * own[:, None]
-        covariance = known @ along.mT + np.moveaxis(noise, 2, 0)
-        free = own[:, :, None] * np.eye(len(spike)) - known.mT @ np.linalg.pinv(covariance, hermitian=True) @ known
+        spike, free = self.bulk.spike, density[:, None, None] * self.bulk.covariance_given_known
         off = np.eye(len(spike)) - np.outer(spike, spike)
         return np.asarray(off @ free @ off)
 
@@ -228,7 +223,7 @@ class ClassEquations(FeatureEquations):
         matrix[count:-1, count:-1] += (
             squares.reshape(dimensions, dimensions, special, special).swapaxes(1, 2).reshape(dimensions * special, -1)
         )
-        # What the missing bulk adds along the readout may be below zero.
+        # The missing bulk changes the form along the readout, by a number that may be below zero.
         power, vectors = np.linalg.eigh(matrix)
         kept = power > _RANK * power[-1]
         vectors = vectors[:, kept] * np.sqrt(power[kept])

@@ -107,7 +107,7 @@ class Outlier:
 
     @property
     def closest(self) -> str:
-        """What the left vector is closest to: ``"h1"`` of kappa, for example, or ``"a direction of the inputs"``."""
+        """Name of the function closest to the left vector: ``"h1"`` of kappa, or ``"a direction of the inputs"``."""
         return "a direction of the inputs" if self.of_inputs else f"h{self.sample_degree}"
 
     @property

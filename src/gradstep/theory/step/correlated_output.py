@@ -90,7 +90,7 @@ class ClassMeanRow:
 
     @property
     def taken_back(self) -> Array:
-        """What the step takes of it."""
+        """The multiple of ``f`` by which the step lowers the mean row."""
         return self.gain * self.slope * self.samples.made
 
     @property
@@ -140,12 +140,12 @@ class ClassMeanRow:
 
     @property
     def _by_random(self) -> float:
-        """What `second` adds along ``P Z_perp^T r / n_step``."""
+        """The part of ``P B f`` along ``P Z_perp^T r / n_step``, times `second`."""
         return self.second * math.sqrt(self.power) * self.plain.squares_to_output / self.plain.law.square
 
     @property
     def _off_random(self) -> float:
-        """Squared length of what it adds in directions of its own."""
+        """Squared length of the part of ``P B f`` in directions of its own, times the square of `second`."""
         samples, law, own = self.plain, self.plain.law, self.plain.own
         if own is None:
             return 0.0
@@ -161,7 +161,7 @@ class ClassMeanRow:
         random, off = self._by_random**2 * self.samples.random_square, self._off_random
         whole = before + random + off
         if along_common:
-            # What is along f is a part of the spike.
+            # The part along f belongs to the spike.
             rest, along = off, self.along
             factor = 1 + self._by_random / self.gain
             samples = self._towards(factor, along)

@@ -92,7 +92,7 @@ class Turn(NamedTuple):
 
 
 class OwnOutput(NamedTuple):
-    """What a residual holds of the linear part of an initial output of order one.
+    """The part of a residual that is the linear part of an initial output of order one.
 
     That part is ``mu_1 |f| u_f`` with ``u_f = <f, z> / |f|``. The vector ``f`` is a sum of all rows and lies in the
     classes of directions as a row does.

@@ -217,6 +217,10 @@ class StepStatistics:
         own, once, twice = self.own_stretch(a, a_square), float(share @ first), float(share @ pairs)
         return np.asarray(own**2 + 2 * self.drift * once * a * own + self.drift**2 * twice * a_square)
 
+    def mean_variance(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ``d`` times a row's variance in the mean direction, from a readout and its square or their means."""
+        return np.asarray(self.stretch_square(a, a_square) + self.bulk * a_square)
+
     @property
     def whole_drift(self) -> float:
         """The coefficient of the readout in `stretch`."""
@@ -436,7 +440,7 @@ def _correlated_statistics(
 
 
 def _own_output(problem: Problem, law: Residual, output: _InitialOutput) -> OwnOutput | None:
-    """Return what a residual holds of an initial output of order one."""
+    """Return the part of a residual that is the linear part of an initial output of order one."""
     known, noise = -math.sqrt(output.linear), problem.noise**2 + output.variance
     if known == 0:
         return None

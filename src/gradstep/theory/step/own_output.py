@@ -11,8 +11,8 @@ where ``g'`` has the teacher and the step's samples, the rank-one part of the st
 
     W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 - q) b / (sqrt(N) E a^2) + e E[sigma'] g',
 
-where ``q = eta E[sigma'] mu_1 E a^2`` is the share of the output that the step takes back. All errors follow from here
-in one of two ways, of which either is exact for the rank-one part alone:
+where ``q = eta E[sigma'] mu_1 E a^2`` (``q_back`` in the docs) is the share of the output that the step takes back. All
+errors follow from here in one of two ways, of which either is exact for the rank-one part alone:
 
 * for a small ``q`` the spike is along ``g'``, and what is left of ``b`` is the rows' own, ``1 - q`` times as much as
   before. The spike is independent of the rows;

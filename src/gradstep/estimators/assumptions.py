@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from gradstep.estimators.moves import Sample
+from gradstep.estimators.rows import Sample
 from gradstep.estimators.step_choice import CLEARLY, standard_error
 
 __all__ = ["broken_by_columns", "broken_by_errors"]

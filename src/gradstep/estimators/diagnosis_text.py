@@ -10,7 +10,8 @@ import numpy as np
 
 from gradstep.estimators.diagnosis import Accuracy, Diagnosis
 from gradstep.estimators.moves import ROUNDS
-from gradstep.estimators.step_choice import CLEARLY, FOLDS
+from gradstep.estimators.rows import FOLDS
+from gradstep.estimators.step_choice import CLEARLY
 from gradstep.summary import wrapped
 
 __all__ = ["describe", "describe_html"]

@@ -10,6 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin  # ty
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.base import OneStep
+from gradstep.estimators.parameters import Settings
 from gradstep.estimators.targets import target_matrix
 
 __all__ = ["OneStepFeatures"]
@@ -147,13 +148,13 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         table = self._inputs(X)
-        settings = self._settings(table.shape[0])
+        settings = Settings.of(self, table.shape[0])
         check_consistent_length(table, y)
         targets = target_matrix(y)
         with self._threads(len(targets), settings.width):
-            training, _, _ = self._training(table, targets, sample_weight, settings, readout=False)
+            training = self._training(table, targets, sample_weight, settings, readout=False)
             with self._in_range():
-                self._take_step(training, settings)
+                self._take_step(training)
         self._n_features_out = settings.width
         return self
 

@@ -10,6 +10,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin  # type: ignore[import
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.checks import real
+from gradstep.estimators.parameters import Settings
 from gradstep.estimators.readout import OneStepReadout
 from gradstep.estimators.targets import number_targets
 
@@ -104,7 +105,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         table = self._inputs(X)
-        settings = self._settings(table.shape[0], self.ridge)
+        settings = Settings.of(self, table.shape[0])
         targets = self._target_matrix(y)
         check_consistent_length(table, targets)
         self._fit(table, targets, sample_weight, settings)

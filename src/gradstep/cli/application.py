@@ -603,7 +603,7 @@ def learn(
     from gradstep.estimators.alternatives import verdict
 
     if plot is not None:
-        from gradstep.estimators.score_figure import draw_scores
+        from gradstep.estimators.figures import draw_scores
 
         plots.save(draw_scores(curves), plot)
     if json_:

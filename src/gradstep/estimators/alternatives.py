@@ -87,10 +87,6 @@ def verdict(curves: dict[str, ScoreCurve]) -> str:
     ----------
     curves : dict of str to ScoreCurve
         As `compared_curves` returns it.
-
-    Returns
-    -------
-    str
     """
     best = max(curves, key=lambda name: -float(curves[name].weights @ curves[name].squares))
     leader, others = curves[best], [name for name in curves if name != best]

@@ -33,10 +33,6 @@ def broken_by_columns(sample: Sample, varying: int) -> str:
         With standardised inputs.
     varying : int
         Number of inputs that vary.
-
-    Returns
-    -------
-    str
     """
     z, w = sample.z, sample.weights / sample.weights.sum()
     if (excess := correlation_excess(z, w, varying)) > _CORRELATED:
@@ -63,11 +59,6 @@ def correlation_excess(z: Host, share: Host, varying: int) -> float:
         Standardised; constant columns are zero.
     share : ndarray, shape (n,)
         Weights that add up to one.
-    varying : int
-
-    Returns
-    -------
-    float
     """
     root = np.sqrt(share)[:, None] * z
     gram = root @ root.T if len(root) < root.shape[1] else root.T @ root

@@ -132,6 +132,13 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             ensure_min_samples=2 if reset else 1,
         )
 
+    def _begin(self, X: Any, y: Any) -> tuple[Any, Settings]:
+        """Check inputs and parameters before a fit."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        table = self._inputs(X)
+        return table, Settings.of(self, table.shape[0])
+
     def _table(
         self, X: Any, targets: Host, sample_weight: Any, settings: Settings, standard: Standardisation | None = None
     ) -> Training:

@@ -18,7 +18,6 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
 )
 
 from gradstep.estimators.base import LeftOutRows
-from gradstep.estimators.parameters import Settings
 from gradstep.estimators.readout import OneStepReadout
 from gradstep.estimators.targets import class_targets, codes
 
@@ -89,10 +88,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         ValueError
             On parameters, inputs or labels that cannot be used; if there is only one class.
         """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        table = self._inputs(X)
-        settings = Settings.of(self, table.shape[0])
+        table, settings = self._begin(X, y)
         classes, targets = class_targets(y)
         check_consistent_length(table, targets)
         if len(classes) < 2:

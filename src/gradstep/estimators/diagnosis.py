@@ -221,6 +221,16 @@ class Diagnosis:
     theory_note: str
     accuracy: Accuracy | None = None
 
+    @property
+    def before(self) -> float:
+        """R^2 of the networks that are compared, without a step."""
+        return 1 - float(self.steps.errors[0])
+
+    @property
+    def after(self) -> float:
+        """R^2 of the networks that are compared, after the move of the fit."""
+        return 1 - float(self.steps.errors[self.steps.moves.index(self.taken)])
+
     def __repr__(self) -> str:
         from gradstep.estimators.diagnosis_text import describe
 
@@ -232,13 +242,8 @@ class Diagnosis:
         return describe_html(self)
 
     def plot(self) -> Figure:
-        """Draw the spectrum, the function along the direction, and the errors against the size of the step.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        from gradstep.estimators.diagnosis_figure import draw_diagnosis
+        """Draw the spectrum, the function along the direction, and the errors against the size of the step."""
+        from gradstep.estimators.figures import draw_diagnosis
         from gradstep.picture import offer
 
         return offer(draw_diagnosis(self))
@@ -249,17 +254,12 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
 
     Parameters
     ----------
-    fit : OneStepReadout
     training : Training
         A table that the fit has read.
     sample : Sample
         Rows of it to look at.
     outputs : ndarray, shape (n, k)
         Outputs of the fitted network on the sample, standardised like its targets.
-
-    Returns
-    -------
-    Diagnosis
     """
     if not np.isfinite(outputs).all():
         raise OutOfRange
@@ -346,18 +346,10 @@ def _short_curve(fit: OneStepReadout, training: Training) -> ScoreCurve | None:
 
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """The step of a fit beside others, by leave-one-out errors.
+    """The move of a fit (`taken`) and the next larger one, beside others.
 
-    Parameters
-    ----------
-    scale : float
-        `Diagnosis.step_scale`.
-    taken, following : Move
-        The move of the fit and the next larger one.
-    draws : tuple of FirstLayer
-        The two first layers that are compared; together they have twice the width.
-    steps, doubled : StepErrors
-        Of the first layer alone, and of the move of the fit on both together.
+    Both first layers are drawn alike. `steps` are of one of them; `doubled` has the move of the fit on both together,
+    with twice the width. `scale` is `Diagnosis.step_scale`.
     """
 
     scale: float

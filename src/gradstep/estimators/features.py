@@ -10,7 +10,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin  # ty
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.base import OneStep
-from gradstep.estimators.parameters import Settings
 from gradstep.estimators.targets import target_matrix
 
 __all__ = ["OneStepFeatures"]
@@ -145,10 +144,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ValueError
             On parameters, inputs or targets that cannot be used.
         """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        table = self._inputs(X)
-        settings = Settings.of(self, table.shape[0])
+        table, settings = self._begin(X, y)
         check_consistent_length(table, y)
         targets = target_matrix(y)
         with self._threads(len(targets), settings.width):

@@ -79,19 +79,12 @@ def find_index(
     layers : tuple of FirstLayer
         Two independent draws: what two halves agree on is then not what their networks have in common. The first also
         serves all other fits.
-    sample : Sample
-    metric : Metric
     move : Move
         The step that each of the networks takes on the rows it sees.
-    n_steps : int
     penalty : float
         Penalty of the ridge fits, relative to the mean squared length of a row of centred features.
     target : ndarray, shape (n,)
         The sign of the direction is such that its projections do not correlate negatively with this.
-
-    Returns
-    -------
-    Index
     """
     quarters = [sample.part(k, QUARTERS) for k in range(QUARTERS)]
     nowhere, constant = np.zeros(sample.z.shape[1]), np.zeros(sample.y.shape)

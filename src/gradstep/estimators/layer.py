@@ -85,7 +85,6 @@ class FirstLayer:
         ----------
         gradients : ndarray, shape (rows, d)
             ``R``, some of whose projections vary.
-        metric : Metric
         """
         rows, d = gradients.shape
         values, vectors = np.linalg.eigh(gradients.T @ gradients if d <= rows else gradients @ gradients.T)
@@ -119,7 +118,6 @@ class FirstLayer:
 
         Parameters
         ----------
-        backend : Backend
         blocks : iterable of (z, y, weights)
             Shapes (rows, d), (rows, k), (rows,).
 
@@ -164,19 +162,10 @@ def draw(
 
     Parameters
     ----------
-    activation : ScalarFunction
     width, d : int
         Number of neurons and of inputs.
     varying : int
         Number of inputs that are not constant: it makes pre-activations of variance one.
-    outputs : int
-    offset : float
-    law : Readout
-    random : RandomState
-
-    Returns
-    -------
-    FirstLayer
     """
     seeds = random.randint(2**31 - 1, size=1 + outputs)
     weights = initial_weights(int(seeds[0]), width, d, "gaussian") * np.sqrt(d / varying)

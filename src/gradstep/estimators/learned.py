@@ -121,13 +121,8 @@ class Learned:
         return [(self.columns[k], float(importances[k])) for k in order if importances[k] > _WORTH]
 
     def plot(self) -> Figure:
-        """Draw the importances of the columns, and the shares of the directions.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        from gradstep.estimators.learned_figure import draw_learned
+        """Draw the importances of the columns, and the shares of the directions."""
+        from gradstep.estimators.figures import draw_learned
         from gradstep.picture import offer
 
         return offer(draw_learned(self))
@@ -173,13 +168,8 @@ class LearnedLink:
         )
 
     def plot(self) -> Figure:
-        """Draw the targets and the network along the direction.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        from gradstep.estimators.learned_figure import draw_link
+        """Draw the targets and the network along the direction."""
+        from gradstep.estimators.figures import draw_link
         from gradstep.picture import offer
 
         return offer(draw_link(self))

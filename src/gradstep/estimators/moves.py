@@ -98,12 +98,8 @@ def stepped(
 
     Parameters
     ----------
-    layer : FirstLayer
     gradient : callable
         Returns the gradient of a layer, shape (N, d), which is damped here.
-    metric : Metric
-    move : Move
-    n_steps : int
     eta : float, optional
         Size of each step. By default the first moves the pre-activations by ``move.scale / n_steps``; it is zero where
         the gradient does not.
@@ -159,9 +155,7 @@ def redrawn_on(layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, mo
     ----------
     layer : FirstLayer
         As drawn.
-    sample : Sample
     rows : ndarray of bool, shape (n,)
-    metric : Metric
     most : int
         Rounds at most.
 
@@ -231,10 +225,8 @@ def average_gradients(layer: FirstLayer, coefficients: Host, sample: Sample) -> 
 
     Parameters
     ----------
-    layer : FirstLayer
     coefficients : ndarray, shape (N, k)
         Coefficients of the readout; the outer products are added over its outputs.
-    sample : Sample
 
     Returns
     -------

@@ -10,7 +10,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin  # type: ignore[import
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.checks import real
-from gradstep.estimators.parameters import Settings
 from gradstep.estimators.readout import OneStepReadout
 from gradstep.estimators.targets import number_targets
 
@@ -102,10 +101,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         ValueError
             On parameters, inputs or targets that cannot be used.
         """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        table = self._inputs(X)
-        settings = Settings.of(self, table.shape[0])
+        table, settings = self._begin(X, y)
         targets = self._target_matrix(y)
         check_consistent_length(table, targets)
         self._fit(table, targets, sample_weight, settings)

@@ -170,10 +170,6 @@ class ScoreCurve(Summarised):
         n : int
             One of the numbers in `n`.
 
-        Returns
-        -------
-        Score
-
         Raises
         ------
         InvalidInput
@@ -191,10 +187,6 @@ class ScoreCurve(Summarised):
         ----------
         before, after : int
             Two of the numbers in `n`.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -225,10 +217,6 @@ class ScoreCurve(Summarised):
         ----------
         over : ScoreCurve
             Of the same table.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -265,13 +253,8 @@ class ScoreCurve(Summarised):
         return frame
 
     def plot(self) -> Figure:
-        """Draw R^2 against the number of rows, and against the penalty.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        from gradstep.estimators.score_figure import draw_scores
+        """Draw R^2 against the number of rows, and against the penalty."""
+        from gradstep.estimators.figures import draw_scores
         from gradstep.picture import offer
 
         return offer(draw_scores({"": self}))
@@ -370,15 +353,10 @@ def score_curve(
         ``levels(penalties)`` returns errors of rows that are left out.
     chosen : float
         Penalty of the model.
-    classes : bool
     n : array_like of int, optional
         Numbers of rows, at most twice those of the pool; by default eight from a tenth of them to twice as many.
     ridge : array_like of float, optional
         Penalties; by default five around that of the model, from a twentieth of it to twenty times as much.
-
-    Returns
-    -------
-    ScoreCurve
 
     Raises
     ------
@@ -426,15 +404,10 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
     ----------
     curve : LearningCurve
         Of the fit's features, the last size being that of the pool.
-    levels : Levels
     share : ndarray, shape (M,)
         Weights of the rows, of sum one.
     unit : float
         Unit of the squares of `levels`.
-
-    Returns
-    -------
-    LearningCurve
     """
     squares = unit * levels.most.squares
     level = share @ squares

@@ -257,17 +257,10 @@ def score_steps(
     ----------
     layer : FirstLayer
         As drawn; as wide as the comparison shall be.
-    sample : Sample
-    metric : Metric
     moves : sequence of Move
         Their scales are divided evenly among the steps.
-    n_steps : int
     mistaken : callable, optional
         Says where outputs mean another class than the targets, as for `leave_one_out`.
-
-    Returns
-    -------
-    StepErrors
     """
     folds, fit = list(sample.folds()), sample.of(sample.fit_rows)
     gradients = [gradient_on(layer, sample, seen) for seen, _ in folds]

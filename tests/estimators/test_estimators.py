@@ -144,7 +144,7 @@ def test_many_rows_are_chosen_and_scored_on_some(single_index, monkeypatch):
     X, y = single_index
     whole = gs.OneStepRegressor(width=30, random_state=0).fit(X, y)
     monkeypatch.setattr("gradstep.estimators.rows.CHOICE_ROWS", 200)
-    monkeypatch.setattr("gradstep.estimators.base.SCORED_ROWS", 200)
+    monkeypatch.setattr("gradstep.estimators.readout.SCORED_ROWS", 200)
     some = gs.OneStepRegressor(width=30, random_state=0).fit(X, y)
     assert some.step_errors_.squares.shape[1] == 200
     assert np.corrcoef(whole.predict(X), some.predict(X))[0, 1] > 0.98

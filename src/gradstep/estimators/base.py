@@ -36,38 +36,16 @@ from gradstep.estimators.table import (
     standardised_targets,
 )
 from gradstep.host import host_errors
-from gradstep.simulation.backend import Array, Backend, backend, to_host
-from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, left_out, penalty_path
-from gradstep.simulation.ridge import IndexedBlocks, OutOfRange, factorise
+from gradstep.simulation.backend import backend, to_host
+from gradstep.simulation.ridge import OutOfRange
 from gradstep.threads import threads_for_products
 
 __all__ = ["OneStep"]
 
 Host = NDArray[np.float64]
-Rows = NDArray[np.bool_]
 
 #: Numbers in a sample of rows for the rounds that draw the layer again, unless that leaves fewer than `CHOICE_ROWS`.
 _REDRAW_NUMBERS = 2**23
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOutRows:
-    """Residuals of some rows of a fit, each by a fit to all others.
-
-    Parameters
-    ----------
-    rows : ndarray of int, shape (m,)
-    residuals : ndarray, shape (m, k)
-        Enlarged by what it saves on average that the step has seen the rows.
-    weights : ndarray, shape (m,)
-    distinct : int
-        Number of different rows among them.
-    """
-
-    rows: NDArray[np.intp]
-    residuals: Host
-    weights: Host
-    distinct: int
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -221,42 +199,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         if not math.isfinite(self.step_scale_):
             raise OutOfRange
 
-    def _design(self, table: Table, where: Backend, rows: Rows) -> IndexedBlocks:
-        def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-            for z, index in table.blocks(rows):
-                yield self._layer.features(where, z), index
-
-        return blocks
-
-    def _fit_readout(self, training: Training) -> tuple[Host, Host]:
-        """Fit the ridge readout of the standardised targets: coefficients (N, k) and intercepts (k,)."""
-        settings, table, rows = training.settings, training.table, training.fit_rows
-        design = self._design(table, settings.backend, rows)
-        ridge = factorise(design, int(rows.sum()), settings.width, table.targets, table.weights)
-        copies = copies_of(training.hashes, table.targets, table.weights * rows)
-        scored = self._design(table, settings.backend, rows & training.among_first(rows, SCORED_ROWS))
-        given = settings.ridge
-        penalties = penalty_path(ridge) if given is None else np.array([max(given / training.unit, ridge.floor)])
-        scores = leave_one_out(ridge, scored, table.targets, table.weights, copies, penalties)
-        place, corrected = scores.best, scores.errors
-        if (self.eta_ > 0 or self.rounds_) and self.step_errors_ is not None and not settings.split:
-            path, relative = self.step_errors_.path, penalties / ridge.mean_square
-            corrected = path.corrected(relative, scores.errors)
-            place = path.best(relative, scores.errors, place) if given is None else place
-        best = float(penalties[place])
-        pieces = list(left_out(ridge, scored, copies, penalties[[place]]))
-        index = np.concatenate([rows for rows, _ in pieces])
-        residuals = table.targets[index] - np.concatenate([outputs[:, :, 0] for _, outputs in pieces])
-        # What the rows' part in the step has taken from their residuals.
-        seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
-        residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
-        distinct = len(np.unique(training.hashes[index]))
-        self._left_out = LeftOutRows(index, residuals * training.scale, table.weights[index], distinct)
-        self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
-        self.ridge_ = best * training.unit
-        self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])
-        return ridge.fitted(best)
-
     def _apply(self, X: Any, finish: Callable[[Host], Host]) -> Host:
         """Standardise X block by block, and stack what `finish` makes of the features."""
         check_is_fitted(self)
@@ -275,7 +217,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.target_tags.required = True
         return tags
 
     @property

@@ -17,8 +17,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
     column_or_1d,
 )
 
-from gradstep.estimators.base import LeftOutRows
-from gradstep.estimators.readout import OneStepReadout
+from gradstep.estimators.readout import LeftOutRows, OneStepReadout
 from gradstep.estimators.targets import class_targets, codes
 
 __all__ = ["OneStepClassifier"]

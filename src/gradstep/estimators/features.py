@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import (  # type: ignore[import-untyped, unused-ignore]
+    ClassNamePrefixFeaturesOutMixin,
+    MultiOutputMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.base import OneStep
@@ -15,7 +19,7 @@ from gradstep.estimators.targets import target_matrix
 __all__ = ["OneStepFeatures"]
 
 
-class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep):  # type: ignore[misc, unused-ignore]
+class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, OneStep):  # type: ignore[misc, unused-ignore]
     r"""Features of a two-layer network whose first layer has learned, by one gradient step or in rounds.
 
     The features of an input are :math:`\sigma(\langle w_i, z\rangle + c_i)`, :math:`i\le N`, of the standardised input
@@ -166,10 +170,3 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ndarray, shape (n, width)
         """
         return self._apply(X, lambda features: features)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags

@@ -155,8 +155,3 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
         return number_targets(y)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags

@@ -242,7 +242,12 @@ class Diagnosis:
         return describe_html(self)
 
     def plot(self) -> Figure:
-        """Draw the spectrum, the function along the direction, and the errors against the size of the step."""
+        """Draw the spectrum, the function along the direction, and the errors against the size of the step.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from gradstep.estimators.figures import draw_diagnosis
         from gradstep.picture import offer
 

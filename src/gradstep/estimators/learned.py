@@ -121,7 +121,12 @@ class Learned:
         return [(self.columns[k], float(importances[k])) for k in order if importances[k] > _WORTH]
 
     def plot(self) -> Figure:
-        """Draw the importances of the columns, and the shares of the directions."""
+        """Draw the importances of the columns, and the shares of the directions.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from gradstep.estimators.figures import draw_learned
         from gradstep.picture import offer
 
@@ -168,7 +173,12 @@ class LearnedLink:
         )
 
     def plot(self) -> Figure:
-        """Draw the targets and the network along the direction."""
+        """Draw the targets and the network along the direction.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from gradstep.estimators.figures import draw_link
         from gradstep.picture import offer
 

@@ -170,6 +170,10 @@ class ScoreCurve(Summarised):
         n : int
             One of the numbers in `n`.
 
+        Returns
+        -------
+        Score
+
         Raises
         ------
         InvalidInput
@@ -187,6 +191,10 @@ class ScoreCurve(Summarised):
         ----------
         before, after : int
             Two of the numbers in `n`.
+
+        Returns
+        -------
+        Score
 
         Raises
         ------
@@ -217,6 +225,10 @@ class ScoreCurve(Summarised):
         ----------
         over : ScoreCurve
             Of the same table.
+
+        Returns
+        -------
+        Score
 
         Raises
         ------
@@ -253,7 +265,12 @@ class ScoreCurve(Summarised):
         return frame
 
     def plot(self) -> Figure:
-        """Draw R^2 against the number of rows, and against the penalty."""
+        """Draw R^2 against the number of rows, and against the penalty.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from gradstep.estimators.figures import draw_scores
         from gradstep.picture import offer
 

@@ -94,20 +94,10 @@ def stepped(
     *,
     eta: float | None = None,
 ) -> tuple[FirstLayer, float]:
-    """Take gradient steps that share a move.
+    """Take gradient steps that share a move, each along the damped gradient of the layer; return the layer and eta.
 
-    Parameters
-    ----------
-    gradient : callable
-        Returns the gradient of a layer, shape (N, d), which is damped here.
-    eta : float, optional
-        Size of each step. By default the first moves the pre-activations by ``move.scale / n_steps``; it is zero where
-        the gradient does not.
-
-    Returns
-    -------
-    layer : FirstLayer
-    eta : float
+    Without a given `eta` the first step moves the pre-activations by ``move.scale / n_steps``; eta is zero where the
+    gradient does not move them.
     """
     for _ in range(n_steps):
         change = metric.damped(gradient(layer), move.damping)
@@ -149,22 +139,7 @@ def redrawn_on(layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, mo
 
     The rounds are those of `kernel_gradients`, on `KERNEL_ROWS` distinct rows. If there are more than twice as many,
     two networks with layers that are drawn along its gradients are fitted to all of them, one after the other: they
-    have less noise.
-
-    Parameters
-    ----------
-    layer : FirstLayer
-        As drawn.
-    rows : ndarray of bool, shape (n,)
-    most : int
-        Rounds at most.
-
-    Returns
-    -------
-    layer : FirstLayer
-        The layer itself, if the function is constant.
-    rounds : int
-        Number of rounds.
+    have less noise. Return the layer, itself if the function is constant, and the number of rounds, `most` at most.
 
     Raises
     ------
@@ -243,14 +218,8 @@ def fit_on(
 ) -> tuple[FirstLayer, Host, Host]:
     """Make a move and fit the readout, each on those of its rows that are among `rows`.
 
-    The penalty is relative to the mean squared length of a row of centred features.
-
-    Returns
-    -------
-    layer : FirstLayer
-        After the move.
-    coefficients : ndarray, shape (N, k)
-    intercepts : ndarray, shape (k,)
+    The penalty is relative to the mean squared length of a row of centred features. Return the layer, coefficients
+    (N, k) and intercepts (k,).
 
     Raises
     ------

@@ -415,16 +415,9 @@ def score_curve(
 
 
 def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) -> LearningCurve:
-    """Return a curve of the whole model, without its last size.
+    """Return the curve of the whole model, from that of the fit's features, of which the last size is that of the pool.
 
-    Parameters
-    ----------
-    curve : LearningCurve
-        Of the fit's features, the last size being that of the pool.
-    share : ndarray, shape (M,)
-        Weights of the rows, of sum one.
-    unit : float
-        Unit of the squares of `levels`.
+    The shares of the rows, shape (M,), add up to one; `unit` is that of the squares in `levels`.
     """
     squares = unit * levels.most.squares
     level = share @ squares

@@ -60,16 +60,9 @@ CHOICE_WIDTH = 256
 
 
 def candidates(damping: float, *, redraw: bool, smooth: bool = False) -> list[Move]:
-    """Return the moves to compare.
+    """Return the moves to compare: no step, steps of this damping and, if `redraw`, rounds that draw the layer again.
 
-    Parameters
-    ----------
-    damping : float
-        Of the steps.
-    redraw : bool
-        Whether rounds that draw the layer again are among them.
-    smooth : bool, optional
-        Whether no step and the rounds are among them with smooth neurons, too.
+    If `smooth`, no step and the rounds are among them with smooth neurons, too.
     """
     rounds = [Move(0.0, math.inf, ROUNDS)] if redraw else []
     again = [move._replace(smooth=True) for move in (NO_STEP, *rounds)] if smooth else []
@@ -94,18 +87,9 @@ class PenaltyPath:
     seen: Host
 
     def corrected(self, penalties: Host, errors: Host) -> Host:
-        """Return errors of a fit whose step has seen its rows, as if it had not.
+        """Return errors (Q,), at relative penalties (Q,), of a fit whose step has seen its rows, as if it had not.
 
-        Parameters
-        ----------
-        penalties : ndarray, shape (Q,)
-            Relative, increasing.
-        errors : ndarray, shape (Q,)
-
-        Returns
-        -------
-        ndarray, shape (Q,)
-            Infinite for penalties with which unseen rows have larger errors than with hardly any fit.
+        They are infinite for penalties with which unseen rows have larger errors than with hardly any fit.
         """
         unseen, seen = (np.interp(np.log(penalties), np.log(self.penalties), line) for line in (self.unseen, self.seen))
         return np.where(unseen <= self.unseen[-1], errors + unseen - seen, np.inf)
@@ -117,19 +101,8 @@ class PenaltyPath:
         after a step on fewer rows need a larger penalty, whether or not anything was seen. But a penalty that makes
         them worse than hardly any fit does fits noise.
 
-        Parameters
-        ----------
-        penalties : ndarray, shape (Q,)
-            Relative, increasing.
-        errors : ndarray, shape (Q,)
-            Errors of the fit.
-        least : int
-            Place of the smallest penalty allowed: that the errors of the fit ask for.
-
-        Returns
-        -------
-        int
-            Place of the penalty with the least corrected error; of equal ones, the largest.
+        Return the place of the penalty with the least corrected error; of equal ones, the largest. It is not below
+        `least`, the place that the errors of the fit ask for.
         """
         corrected = self.corrected(penalties, errors)
         corrected[:least] = np.inf

@@ -149,11 +149,11 @@ def test_rows_set_aside_for_the_step(stepped):
 
 
 def test_a_part_of_many_rows_is_enough():
-    X, y = table(5, 1000)
+    X, y = table(5, 600)
     model = gs.OneStepRegressor(width=32, random_state=0).fit(X, y)
-    whole, part = model.learning_curve(X, y, n=[300]), model.learning_curve(X, y, n=[300], max_rows=300)
-    assert (whole.rows, part.rows) == (1000, 300)
-    one, other = whole.at(300), part.at(300)
+    whole, part = model.learning_curve(X, y, n=[200]), model.learning_curve(X, y, n=[200], max_rows=200)
+    assert (whole.rows, part.rows) == (600, 200)
+    one, other = whole.at(200), part.at(200)
     assert abs(one.value - other.value) < 3 * other.standard_error
     assert one.standard_error < other.standard_error
 

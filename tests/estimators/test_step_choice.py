@@ -172,18 +172,15 @@ def test_what_the_step_saves_is_added_to_the_errors_of_the_fit():
 
 
 def test_the_penalty_is_not_that_of_a_smaller_network():
-    """The narrow network after steps on fewer rows needs a penalty with which the fit would lose a fifth of all."""
-    losses = []
-    for seed in range(2):
-        random = np.random.default_rng(100 + seed)
-        X, fresh = random.standard_normal((400, 8)), random.standard_normal((3000, 8))
-        y, truth = (np.sin(2 * inputs[:, :4]).sum(axis=1) for inputs in (X, fresh))
-        y = y + 0.3 * random.standard_normal(400)
-        auto = gs.OneStepRegressor(512, random_state=seed).fit(X, y)
-        given = (auto.set_params(ridge=ridge) for ridge in auto.ridge_path_[10:25:3])
-        chosen = auto.score(fresh, truth)
-        losses.append(max(model.fit(X, y).score(fresh, truth) for model in given) - chosen)
-    assert max(losses) < 0.06
+    """The narrow network after steps on fewer rows needs a penalty with which the fit would lose a tenth of all."""
+    random = np.random.default_rng(101)
+    X, fresh = random.standard_normal((400, 8)), random.standard_normal((3000, 8))
+    y, truth = (np.sin(2 * inputs[:, :4]).sum(axis=1) for inputs in (X, fresh))
+    y = y + 0.3 * random.standard_normal(400)
+    auto = gs.OneStepRegressor(512, n_steps=1, random_state=1).fit(X, y)
+    given = (auto.set_params(ridge=ridge) for ridge in auto.ridge_path_[10:25:3])
+    chosen = auto.score(fresh, truth)
+    assert max(model.fit(X, y).score(fresh, truth) for model in given) < chosen + 0.03
 
 
 def test_a_clear_signal_keeps_the_penalty_of_the_fit():

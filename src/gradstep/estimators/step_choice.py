@@ -183,10 +183,10 @@ class StepErrors:
         return self._less(self.squares[self.moves.index(move)], other.squares[other.moves.index(over)])
 
     def more_right(self, move: Move, over: Move, *, of: StepErrors | None = None) -> tuple[float, float]:
-        """Return how much higher the accuracy is, as `gain`."""
+        """Return how much higher the accuracy is, as `gain`; NaN and zero for numbers."""
         other = of or self
-        assert self.wrong is not None
-        assert other.wrong is not None
+        if self.wrong is None or other.wrong is None:
+            return math.nan, 0.0
         return self._less(self.wrong[self.moves.index(move)], other.wrong[other.moves.index(over)])
 
     def accuracy(self, move: Move) -> float:

@@ -225,13 +225,14 @@ _Device = Annotated[
 _Dtype = Annotated[str, typer.Option(help="float64 or float32.", rich_help_panel=_SIMULATION, show_default=True)]
 
 
-def _document(command: str, grid: Grid, **content: Any) -> dict[str, Any]:
-    from gradstep.cli.output import versions
+def _print_document(command: str, grid: Grid, **content: Any) -> None:
+    """Print the JSON of a command that is about a grid."""
+    from gradstep.cli.output import print_document
     from gradstep.grid import plain_value
     from gradstep.problem import CONVENTION
 
     axes = {axis.name: list(map(plain_value, axis.values)) for axis in grid.axes}
-    return {"command": command, "convention": CONVENTION, "versions": versions(), "axes": axes, **content}
+    print_document(command, **{"convention": CONVENTION, "axes": axes, **content})
 
 
 def _print_heading(grid: Grid) -> None:
@@ -278,7 +279,7 @@ def predict(
         ]
         for result, found in zip(results, spreads, strict=False):
             result["spread"] = found.to_dict()
-        output.print_json(_document("predict", grid, predictions=results))
+        _print_document("predict", grid, predictions=results)
         return
     _print_heading(grid)
     table = curve.table() if grid.axes else _before_and_after(predictions[0])
@@ -366,10 +367,9 @@ def simulate(
             }
             for index, measurement in enumerate(measurements)
         ]
-        output.print_json(
-            _document("simulate", grid, seeds=list(measurements[0].seeds), measurements=results)
-            | {"versions": dict(measurements[0].versions)}
-        )
+        first = measurements[0]
+        content = {"seeds": list(first.seeds), "measurements": results, "versions": dict(first.versions)}
+        _print_document("simulate", grid, **content)
         return
     _print_heading(grid)
     rows = [
@@ -429,7 +429,7 @@ def compare(
         content = comparison.to_dict()
         for index, case in enumerate(content["comparisons"]):
             case["coordinates"] = grid.coordinates(index)
-        output.print_json(_document("compare", grid, **content))
+        _print_document("compare", grid, **content)
     else:
         places = grid.places()
         _print_heading(grid)
@@ -472,7 +472,7 @@ def spectrum(
     if plot is not None:
         plots.save(found.plot(), plot)
     if json_:
-        output.print_json({"command": "spectrum", "versions": output.versions(), **found.to_dict()})
+        output.print_document("spectrum", **found.to_dict())
         return
     output.print_lines(str(found))
     if plot is not None:
@@ -524,7 +524,6 @@ def tune(
     bound is named (ridge -> 0, no step, the larger the better). "within 1 %"
     says how far a value may be off.
     """
-    from gradstep.cli import output
     from gradstep.cli.tune import print_tuned, tune_grid
 
     tuned = tune_grid(grid, over, bounds or [])
@@ -533,7 +532,7 @@ def tune(
             {"coordinates": grid.coordinates(index), "before": grid.problems[index].to_dict(), **best.to_dict()}
             for index, best in enumerate(tuned)
         ]
-        output.print_json(_document("tune", grid, tuned=results))
+        _print_document("tune", grid, tuned=results)
         return
     _print_heading(grid)
     print_tuned(grid, tuned)
@@ -587,7 +586,7 @@ def learn(
         models = {name: curve.to_dict() for name, curve in curves.items()}
         content = {"table": str(table), "target": target, "rows": len(y), "inputs": X.shape[1], "width": width}
         found = {"classes": classes, "models": models, "verdict": verdict(curves)}
-        output.print_json({"command": "learn", "versions": output.versions(), **content, **found})
+        output.print_document("learn", **content, **found)
         return
     used = next(iter(curves.values())).rows
     some = f", {used} of them looked at" if used < len(y) else ""
@@ -628,7 +627,7 @@ def citation(
     keys = tuple(dict.fromkeys(key for subject in subjects or [None] for key in citation_keys(subject)))
     if json_:
         entries = {key: citation_of_keys([key]) for key in keys}
-        output.print_json({"command": "citation", "versions": output.versions(), "entries": entries})
+        output.print_document("citation", entries=entries)
     else:
         output.print_lines(citation_of_keys(keys))
 
@@ -730,9 +729,7 @@ def collect(
     tasks, done, damaged = (dataset.attrs[name] for name in ("tasks", "tasks_done", "tasks_damaged"))
     if json_:
         counts = {"tasks": tasks, "done": done, "missing": tasks - done, "damaged": damaged}
-        output.print_json(
-            {"command": "collect", "versions": output.versions(), "file": str(out), "sizes": sizes, **counts}
-        )
+        output.print_document("collect", file=str(out), sizes=sizes, **counts)
     else:
         rest = f"; the other {tasks - done} are nan until the sweep has computed them" if done < tasks else ""
         aside = f" ({damaged} damaged and set aside)" if damaged else ""
@@ -752,7 +749,7 @@ def status(
 
     counts = status(results)
     if json_:
-        output.print_json({"command": "status", "versions": output.versions(), **counts})
+        output.print_document("status", **counts)
     else:
         output.print_lines(*(f"{name:>8}  {value}" for name, value in counts.items()))
 
@@ -793,7 +790,7 @@ def functions(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")]
             }
             for name, (function, m) in known.items()
         }
-        output.print_json({"command": "functions", "versions": output.versions(), "functions": described})
+        output.print_document("functions", functions=described)
         return
     rows = [
         [

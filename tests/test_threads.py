@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import gradstep as gs
 from gradstep import threads
-from gradstep.estimators import base
+from gradstep.estimators import base, readout
 from gradstep.sweeps import Task
 from gradstep.sweeps.task import carry_out
 from gradstep.threads import blas_threads, one_thread, threads_for_factorisation, threads_for_products
@@ -135,7 +135,7 @@ def test_a_task_of_a_sweep_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_estimator_of_a_small_table_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = seen_by(monkeypatch, base, "factorise")
+    seen = seen_by(monkeypatch, readout, "factorise")
     seen_after = seen_by(monkeypatch, base, "to_host")
     x = np.random.default_rng(0).standard_normal((40, 3))
     gs.OneStepRegressor(width=16, random_state=0).fit(x, x[:, 0]).predict(x)

@@ -83,7 +83,7 @@ def test_a_diagnosis_splits_the_rows_as_the_fit_did(single_index, state):
 
     def noted(*arguments):
         found = split(*arguments)
-        splits.append(found[0].step_rows)
+        splits.append(found.step_rows)
         return found
 
     model._table = noted
@@ -143,8 +143,8 @@ def test_many_rows_are_chosen_and_scored_on_some(single_index, monkeypatch):
     """Where there are too many rows, the step is chosen and errors are measured on a subset: nearly the same fit."""
     X, y = single_index
     whole = gs.OneStepRegressor(width=30, random_state=0).fit(X, y)
-    monkeypatch.setattr("gradstep.estimators.base.CHOICE_ROWS", 200)
-    monkeypatch.setattr("gradstep.estimators.base.SCORED_ROWS", 200)
+    monkeypatch.setattr("gradstep.estimators.rows.CHOICE_ROWS", 200)
+    monkeypatch.setattr("gradstep.estimators.readout.SCORED_ROWS", 200)
     some = gs.OneStepRegressor(width=30, random_state=0).fit(X, y)
     assert some.step_errors_.squares.shape[1] == 200
     assert np.corrcoef(whole.predict(X), some.predict(X))[0, 1] > 0.98
@@ -153,7 +153,7 @@ def test_many_rows_are_chosen_and_scored_on_some(single_index, monkeypatch):
 @pytest.mark.parametrize("share", [0.01, 0.99])
 def test_few_rows_on_one_side_of_a_split_are_all_looked_at(single_index, monkeypatch, share):
     X, y = single_index
-    monkeypatch.setattr("gradstep.estimators.base.CHOICE_ROWS", 40)
+    monkeypatch.setattr("gradstep.estimators.rows.CHOICE_ROWS", 40)
     for seed in range(4):
         model = gs.OneStepRegressor(width=9, eta=5.0, sample_split=share, random_state=seed).fit(X, y)
         rows = model.step_samples_, model.fit_samples_

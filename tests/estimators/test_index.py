@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from gradstep.estimators.index import average_gradients, implied_alignment
+from gradstep.estimators.index import implied_alignment
 from gradstep.estimators.layer import draw
-from gradstep.estimators.metric import HOST
+from gradstep.estimators.moves import average_gradients
+from gradstep.estimators.rows import HOST, Sample
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
+from gradstep.simulation.leave_one_out import copies_of
 
 
 def test_average_gradients_are_those_of_the_outputs():
@@ -17,7 +19,9 @@ def test_average_gradients_are_those_of_the_outputs():
     random = np.random.RandomState(0)
     layer = draw(scalar_function("tanh"), 7, 4, 4, 2, offset=1.0, law=Readout.parse("gaussian"), random=random)
     z, coefficients, weights = random.standard_normal((5, 4)), random.standard_normal((7, 2)), np.arange(1.0, 6.0)
-    found = average_gradients(layer, coefficients, z, weights)
+    every, y = np.ones(5, dtype=bool), np.zeros((5, 2))
+    sample = Sample(z, y, weights, copies_of(np.arange(5, dtype=np.uint64), y, weights), every, every)
+    found = average_gradients(layer, coefficients, sample)
 
     def outputs(rows):
         return layer.features(HOST, rows) @ coefficients

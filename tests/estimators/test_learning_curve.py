@@ -11,8 +11,9 @@ from sklearn.linear_model import Ridge
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.estimators.alternatives import MODELS, compared_curves, verdict
-from gradstep.estimators.refits import Levels, Pool, left_out_errors
-from gradstep.estimators.score_curve import Score, score_curve
+from gradstep.estimators.refits import Model, left_out_errors
+from gradstep.estimators.rows import Sample
+from gradstep.estimators.score_curve import Levels, Score, score_curve
 from gradstep.simulation.leave_one_out import copies_of
 
 
@@ -69,12 +70,13 @@ def test_other_sizes_are_those_of_refits_with_an_intercept(factor):
     for _ in range(40):
         z, y = drawn(rows)
         weights, every = np.ones(rows), np.ones(rows, bool)
-        pool = Pool(z, y, weights, copies_of(np.arange(rows, dtype=np.uint64), y, weights), False)
+        copies = copies_of(np.arange(rows, dtype=np.uint64), y, weights)
+        pool = Sample(z, y, weights, copies, every, every)
 
         def levels(penalties, pool=pool, every=every):
             return Levels(1.0, left_out_errors(pool, every, penalties), None)
 
-        curve = score_curve(pool, levels, ridge, n=[n], ridge=[ridge])
+        curve = score_curve(pool, levels, ridge, classes=False, n=[n], ridge=[ridge])
         found.append(curve.curve.test_error[0, 0])
     scatter = math.hypot(np.std(found, ddof=1) / 40**0.5, np.std(errors, ddof=1) / 300**0.5)
     assert abs(np.mean(found) - np.mean(errors)) < 3 * scatter
@@ -85,7 +87,7 @@ def test_a_row_is_scored_by_networks_that_have_not_used_its_target(split):
     """Squared errors with three targets of one row tell the output for it: it is the same for all of them."""
     X, y = table(3, 60)
     model = gs.OneStepRegressor(width=16, eta=8.0, sample_split=split, random_state=0).fit(X, y)
-    rows = model._model(model._read(X, y, None), 100)
+    rows = Model.of(model, model._read(X, y, None), 100)
     place = int(np.flatnonzero(rows.sample.fit_rows)[7])
     penalties, squares = np.array([1.0, 10.0]), []
     for value in (-1.0, 0.0, 1.0):
@@ -125,7 +127,7 @@ def test_the_fits_own_features_would_promise_too_much():
     """On noise a step writes targets into the features of its rows: only rows that it has not seen tell."""
     X, y = table(4, 150, inputs=40, function=lambda x: 0 * x[:, 0])
     model = gs.OneStepRegressor(width=48, eta=40.0, random_state=0).fit(X, y)
-    rows = model._model(model._read(X, y, None), 200)
+    rows = Model.of(model, model._read(X, y, None), 200)
     curve = model.learning_curve(X, y, n=[150], ridge=[1.0, 10.0, 100.0, 1e4])
     every = np.ones(150, bool)
     seen = 1 - left_out_errors(rows.pool(), every, curve.ridge).squares.mean(axis=0)
@@ -147,11 +149,11 @@ def test_rows_set_aside_for_the_step(stepped):
 
 
 def test_a_part_of_many_rows_is_enough():
-    X, y = table(5, 1000)
+    X, y = table(5, 600)
     model = gs.OneStepRegressor(width=32, random_state=0).fit(X, y)
-    whole, part = model.learning_curve(X, y, n=[300]), model.learning_curve(X, y, n=[300], max_rows=300)
-    assert (whole.rows, part.rows) == (1000, 300)
-    one, other = whole.at(300), part.at(300)
+    whole, part = model.learning_curve(X, y, n=[200]), model.learning_curve(X, y, n=[200], max_rows=200)
+    assert (whole.rows, part.rows) == (600, 200)
+    one, other = whole.at(200), part.at(200)
     assert abs(one.value - other.value) < 3 * other.standard_error
     assert one.standard_error < other.standard_error
 

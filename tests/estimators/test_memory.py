@@ -5,7 +5,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
-from gradstep.estimators.memory import check_memory
+from gradstep.estimators.parameters import check_memory
 
 
 @pytest.mark.parametrize("estimator", [gs.OneStepFeatures, gs.OneStepRegressor, gs.OneStepClassifier])

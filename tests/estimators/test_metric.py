@@ -5,6 +5,7 @@ import pytest
 
 from gradstep.estimators import metric as metric_module
 from gradstep.estimators.metric import measure
+from gradstep.estimators.rows import Sample
 from gradstep.simulation.leave_one_out import PATH, copies_of
 
 
@@ -18,11 +19,16 @@ def table(n, d, k=2):
     return z, y, random.integers(1, 3, n).astype(float), np.array([hash(row.tobytes()) for row in z]).astype(np.uint64)
 
 
+def metric_of(z, y, w, hashes):
+    every = np.ones(len(z), dtype=bool)
+    return measure(Sample(z, y, w, copies_of(hashes, y, w), every, every))
+
+
 @pytest.mark.parametrize(("n", "d"), [(40, 6), (20, 30)], ids=["more rows", "more inputs"])
 def test_metric_is_the_second_moment(n, d):
     z, y, w, hashes = table(n, d)
     z -= w @ z / w.sum()
-    metric = measure(z, y, w, copies_of(hashes, y, w), np.ones(n, dtype=bool))
+    metric = metric_of(z, y, w, hashes)
     moment = (z * w[:, None]).T @ z / w.sum()
     weights, gradient = np.random.default_rng(1).standard_normal((2, 5, d))
     np.testing.assert_allclose(metric.sizes(weights) ** 2, np.einsum("ij,jk,ik->i", weights, moment, weights))
@@ -43,7 +49,7 @@ def test_metric_is_the_second_moment(n, d):
 def test_damping_is_the_best_penalty_on_the_inputs():
     """Ridge regression of the targets on the inputs, refitted without every group of copies."""
     z, y, w, hashes = table(24, 4)
-    metric = measure(z, y, w, copies_of(hashes, y, w), np.ones(24, dtype=bool))
+    metric = metric_of(z, y, w, hashes)
     centred = z - w @ z / w.sum()
     penalties = PATH * np.trace((centred * w[:, None]).T @ centred) / 4
     errors = np.zeros(len(penalties))
@@ -61,7 +67,7 @@ def test_isotropic_inputs_have_no_metric():
     """On inputs that vary alike in all directions every damping is the plain gradient."""
     z = np.concatenate([np.eye(5), -np.eye(5)]) * np.sqrt(5)
     y = z[:, :1]
-    metric = measure(z, y, np.ones(10), copies_of(np.arange(10, dtype=np.uint64), y, np.ones(10)), np.ones(10, bool))
+    metric = metric_of(z, y, np.ones(10), np.arange(10, dtype=np.uint64))
     gradient = np.random.default_rng(0).standard_normal((3, 5))
     np.testing.assert_allclose(metric.damped(gradient, 0.01), gradient)
 
@@ -69,9 +75,8 @@ def test_isotropic_inputs_have_no_metric():
 def test_large_tables_are_measured_on_some_rows(monkeypatch):
     monkeypatch.setattr(metric_module, "_SIDE", 8)
     z, y, w, hashes = table(30, 12)
-    copies = copies_of(hashes, y, w)
-    metric = measure(z, y, w, copies, np.ones(30, dtype=bool))
-    some = copies.group < 8
+    metric = metric_of(z, y, w, hashes)
+    some = copies_of(hashes, y, w).group < 8
     np.testing.assert_allclose(metric.directions.T @ metric.directions, np.eye(metric.directions.shape[1]), atol=1e-9)
     assert metric.directions.shape == (12, 7)
     rest = z[some] - w[some] @ z[some] / w[some].sum()

@@ -11,9 +11,10 @@ from sklearn.linear_model import Ridge as PlainRidge
 import gradstep as gs
 from gradstep.estimators import moves
 from gradstep.estimators.layer import draw
-from gradstep.estimators.metric import HOST, measure
-from gradstep.estimators.moves import Sample, redrawn_on
+from gradstep.estimators.metric import measure
+from gradstep.estimators.moves import redrawn_on
 from gradstep.estimators.parameters import checked_width
+from gradstep.estimators.rows import HOST, Sample
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 from gradstep.simulation.leave_one_out import copies_of
@@ -28,7 +29,7 @@ def layer_of(width, d):
 def sample_of(z, y):
     w, every = np.ones(len(z)), np.ones(len(z), dtype=bool)
     copies = copies_of(np.arange(len(z), dtype=np.uint64), y, w)
-    return Sample(z, y, w, copies, every, every, copies.group % 3)
+    return Sample(z, y, w, copies, every, every)
 
 
 def several(n, d, seed):
@@ -47,7 +48,7 @@ def test_rows_are_multiplied_by_the_root_of_the_outer_product(rows):
     z, gradients = random.standard_normal((300, 7)), random.standard_normal((rows, 7))
     z -= z.mean(axis=0)
     layer, sample = layer_of(40, 7), sample_of(z, z[:, :1])
-    metric = measure(z, sample.y, sample.weights, sample.copies, sample.step_rows)
+    metric = measure(sample)
     product = gradients.T @ gradients
     root = sqrtm(0.98 * product / np.trace(product) + 0.02 * np.eye(7) / 7).real
     again = layer.redrawn(gradients, metric)
@@ -118,7 +119,7 @@ def test_smooth_functions_get_smooth_neurons(function, activation):
         model = gs.OneStepRegressor(256, random_state=0, **of_theory)
         assert model.fit(u[:n], y).activation_ == "relu"
     if activation == "tanh":  # what follows a fit is about the neurons that were taken
-        ours, given = (models[name].learning_curve(u[:n], y, n=[n]) for name in ("auto", activation))
+        ours, given = (models[name].learning_curve(u[:n], y, n=[100], max_rows=100) for name in ("auto", activation))
         assert str(ours) == str(given)
 
 
@@ -127,7 +128,7 @@ def test_networks_sharpen_the_directions_of_many_rows(monkeypatch):
     monkeypatch.setattr(moves, "KERNEL_ROWS", 300)
     X, y, _, rotation = several(1200, 20, 8)
     layer, sample = layer_of(256, 20), sample_of(X, y[:, None])
-    metric = measure(X, sample.y, sample.weights, sample.copies, sample.step_rows)
+    metric = measure(replace(sample, z=X))
     inside = []
     for networks in (0, 2):
         monkeypatch.setattr(moves, "_SHARPENING", networks)
@@ -148,7 +149,7 @@ def test_the_order_of_rows_makes_no_difference(monkeypatch, most):
     for order in (np.arange(1000), np.argsort(X[:, 0])):
         sample = sample_of(X[order], y[order, None])
         sample = replace(sample, copies=replace(sample.copies, group=order))
-        metric = measure(X[order], sample.y, sample.weights, sample.copies, sample.step_rows)
+        metric = measure(replace(sample, z=X[order]))
         found.append(redrawn_on(layer_of(40, 6), sample, sample.step_rows, metric, 3)[0].weights)
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
 
@@ -159,10 +160,10 @@ def test_copies_count_as_one_row_with_their_weight():
     doubled = np.concatenate([np.arange(200), np.arange(50)])
     w, every = np.ones(250), np.ones(250, dtype=bool)
     copies = copies_of(doubled.astype(np.uint64), once.y[doubled], w)
-    repeated = Sample(X[doubled], once.y[doubled], w, copies, every, every, copies.group % 3)
+    repeated = Sample(X[doubled], once.y[doubled], w, copies, every, every)
     weights = np.where(np.arange(200) < 50, 2.0, 1.0)
     weighted = replace(once, weights=weights, copies=replace(once.copies, weight=weights))
-    metric = measure(X, once.y, once.weights, once.copies, once.step_rows)
+    metric = measure(replace(once, z=X))
     expected, _ = redrawn_on(layer, weighted, once.step_rows, metric, 3)
     found, _ = redrawn_on(layer, repeated, every, metric, 3)
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-6)
@@ -205,7 +206,7 @@ def test_a_given_step_or_number_of_steps_has_no_rounds():
 def test_a_constant_network_is_left_alone():
     z = np.random.default_rng(5).standard_normal((40, 3))
     layer, sample = layer_of(10, 3), sample_of(z, np.zeros((40, 1)))
-    metric = measure(z, sample.y, sample.weights, sample.copies, sample.step_rows)
+    metric = measure(sample)
     for rows in (sample.step_rows, np.zeros(40, dtype=bool)):
         left, rounds = redrawn_on(layer, sample, rows, metric, 2)
         assert left is layer

@@ -95,7 +95,7 @@ def test_the_link_along_a_direction():
     assert link.explained > 0.9
     assert link.bins.target[0] > link.bins.target[len(link.bins.target) // 2] + 1
     # A notebook shows what has a picture of its own, though pyplot was never imported.
-    for drawn in (link.plot(), model.learned_.plot(), model.diagnose(X, y).plot()):
+    for drawn in (link.plot(), model.learned_.plot()):
         assert drawn._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(InvalidInput, match="direction"):
         model.link(X, y, 25)

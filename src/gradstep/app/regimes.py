@@ -96,10 +96,6 @@ def describe(prediction: Prediction, before: Prediction | None) -> Regime:
     prediction : Prediction
     before : Prediction or None
         As `without_step` returns it.
-
-    Returns
-    -------
-    Regime
     """
     problem = prediction.problem
     teacher, activation = moments(link_of(problem.teacher)), moments(problem.activation)

@@ -135,98 +135,75 @@ def _root(
     pass
 
 
-def _problem_options(
-    activation: Annotated[
-        str | None, typer.Option(help="Name or formula: relu, 'tanh(x) + 0.3*x**2' (tanh).", rich_help_panel=_NETWORK)
-    ] = None,
-    teacher: Annotated[
-        str | None, typer.Option(help="Link f* of the labels: name or formula (sin).", rich_help_panel=_NETWORK)
-    ] = None,
-    d: Annotated[
-        str | None, typer.Option(help="Input dimension; inf is the proportional limit (128).", rich_help_panel=_NETWORK)
-    ] = None,
-    width: Annotated[str | None, typer.Option(help="Neurons N (1.5d).", rich_help_panel=_NETWORK)] = None,
-    noise: Annotated[
-        str | None, typer.Option(help="Standard deviation of the label noise (0.1).", rich_help_panel=_NETWORK)
-    ] = None,
-    readout: Annotated[
-        str | None,
-        typer.Option(
-            help="Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 "
-            "in any proportion (gaussian).",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = None,
-    initial_weights: Annotated[
-        str | None,
-        typer.Option(help="Rows at initialisation: gaussian or sphere (gaussian).", rich_help_panel=_NETWORK),
-    ] = None,
-    output_scale: Annotated[
-        str | None,
-        typer.Option(help="Prefactor of the network in the step: 1/N or 1/sqrt(N) (1/N).", rich_help_panel=_NETWORK),
-    ] = None,
-    inputs: Annotated[
-        str | None,
-        typer.Option(
-            help="Correlated inputs: 'power_law(0.5)', 'power_law(1, d=128)', 'spiked([9, 9], d=128)' (isotropic).",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = None,
-    n_step: Annotated[
-        str | None,
-        typer.Option(help="Samples of the gradient step; inf is the population gradient (4d).", rich_help_panel=_STEP),
-    ] = None,
-    eta: Annotated[
-        str | None,
-        typer.Option(help="Step size: a number, 1.5*N^0.5, sqrt(N), or 0,1,N^0.5 (N^0.5).", rich_help_panel=_STEP),
-    ] = None,
-    damping: Annotated[
-        str | None,
-        typer.Option(
-            help="Damping of a step in the metric of the inputs; inf is the plain step (inf).", rich_help_panel=_STEP
-        ),
-    ] = None,
-    n: Annotated[str | None, typer.Option(help="Fresh samples of the ridge fit (3d).", rich_help_panel=_STEP)] = None,
-    ridge: Annotated[
-        str | None, typer.Option(help="Penalty on |b|^2 against the sum of squares (d/64).", rich_help_panel=_STEP)
-    ] = None,
-    settings: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.toml", help="Read parameters; options on the line win.", rich_help_panel=_SOURCE),
-    ] = None,
-    convention: Annotated[
-        str | None,
-        typer.Option(
-            help="Whose parameters: canonical, ba2022, moniri2024 or cui2024 (their own names through --set).",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, repeatable: psi1=4.", rich_help_panel=_SOURCE),
-    ] = None,
-) -> dict[str, Any]:
-    options = dict(locals())
-    pairs = read_pairs(options.pop("set_") or [])
-    path = options.pop("settings")
+#: Parameters of a problem that are options on their own, each with its help and its panel.
+_PARAMETERS = {
+    "activation": ("Name or formula: relu, 'tanh(x) + 0.3*x**2' (tanh).", _NETWORK),
+    "teacher": ("Link f* of the labels: name or formula (sin).", _NETWORK),
+    "d": ("Input dimension; inf is the proportional limit (128).", _NETWORK),
+    "width": ("Neurons N (1.5d).", _NETWORK),
+    "noise": ("Standard deviation of the label noise (0.1).", _NETWORK),
+    "readout": (
+        "Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 in any proportion "
+        "(gaussian).",
+        _NETWORK,
+    ),
+    "initial_weights": ("Rows at initialisation: gaussian or sphere (gaussian).", _NETWORK),
+    "output_scale": ("Prefactor of the network in the step: 1/N or 1/sqrt(N) (1/N).", _NETWORK),
+    "inputs": (
+        "Correlated inputs: 'power_law(0.5)', 'power_law(1, d=128)', 'spiked([9, 9], d=128)' (isotropic).",
+        _NETWORK,
+    ),
+    "n_step": ("Samples of the gradient step; inf is the population gradient (4d).", _STEP),
+    "eta": ("Step size: a number, 1.5*N^0.5, sqrt(N), or 0,1,N^0.5 (N^0.5).", _STEP),
+    "damping": ("Damping of a step in the metric of the inputs; inf is the plain step (inf).", _STEP),
+    "n": ("Fresh samples of the ridge fit (3d).", _STEP),
+    "ridge": ("Penalty on |b|^2 against the sum of squares (d/64).", _STEP),
+    "convention": (
+        "Whose parameters: canonical, ba2022, moniri2024 or cui2024 (their own names through --set).",
+        _SOURCE,
+    ),
+}
+_Settings = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.toml", help="Read parameters; options on the line win.", rich_help_panel=_SOURCE),
+]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, repeatable: psi1=4.", rich_help_panel=_SOURCE),
+]
+
+
+def _problem_options() -> list[inspect.Parameter]:
+    """Return the options of a problem, as parameters of a command."""
+    kinds: dict[str, Any] = {
+        name: Annotated[str | None, typer.Option(help=text, rich_help_panel=panel)]
+        for name, (text, panel) in _PARAMETERS.items()
+    }
+    kinds |= {"settings": _Settings, "set_": _Set}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(name, kind, default=None, annotation=each) for name, each in kinds.items()]
+
+
+def _problem(settings: Path | None, set_: list[str] | None, options: dict[str, str | None]) -> dict[str, Any]:
+    """Return the parameters that are given: in a file, by options, by --set."""
+    pairs = read_pairs(set_ or [])
     given = {name: value for name, value in options.items() if value is not None}
     for name in pairs.keys() & given.keys():
         raise InvalidInput("set", f"{name}={pairs[name]}", f"{name} only once: as --set or as an option of its own")
-    return (read_settings(path) if path is not None else {}) | given | pairs
+    return (read_settings(settings) if settings is not None else {}) | given | pairs
 
 
 def _takes_problem(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a problem in place of its first parameter, a `Grid`."""
-    shared = inspect.signature(_problem_options, eval_str=True).parameters
     # The class itself would bring NumPy, which the help does without.
     known = inspect.signature(command, eval_str=True, locals={"Grid": object})
-    own = list(known.parameters.values())[1:]
+    own = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in list(known.parameters.values())[1:]]
 
-    def run(**values: Any) -> None:
-        problem = {name: values.pop(name) for name in shared}
-        command(build_grid(_problem_options(**problem)), **values)
+    def run(settings: Path | None, set_: list[str] | None, **values: Any) -> None:
+        options = {name: values.pop(name) for name in _PARAMETERS}
+        command(build_grid(_problem(settings, set_, options)), **values)
 
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+    parameters = [*_problem_options(), *own]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -248,13 +225,14 @@ _Device = Annotated[
 _Dtype = Annotated[str, typer.Option(help="float64 or float32.", rich_help_panel=_SIMULATION, show_default=True)]
 
 
-def _document(command: str, grid: Grid, **content: Any) -> dict[str, Any]:
-    from gradstep.cli.output import versions
+def _print_document(command: str, grid: Grid, **content: Any) -> None:
+    """Print the JSON of a command that is about a grid."""
+    from gradstep.cli.output import print_document
     from gradstep.grid import plain_value
     from gradstep.problem import CONVENTION
 
     axes = {axis.name: list(map(plain_value, axis.values)) for axis in grid.axes}
-    return {"command": command, "convention": CONVENTION, "versions": versions(), "axes": axes, **content}
+    print_document(command, **{"convention": CONVENTION, "axes": axes, **content})
 
 
 def _print_heading(grid: Grid) -> None:
@@ -301,7 +279,7 @@ def predict(
         ]
         for result, found in zip(results, spreads, strict=False):
             result["spread"] = found.to_dict()
-        output.print_json(_document("predict", grid, predictions=results))
+        _print_document("predict", grid, predictions=results)
         return
     _print_heading(grid)
     table = curve.table() if grid.axes else _before_and_after(predictions[0])
@@ -389,10 +367,9 @@ def simulate(
             }
             for index, measurement in enumerate(measurements)
         ]
-        output.print_json(
-            _document("simulate", grid, seeds=list(measurements[0].seeds), measurements=results)
-            | {"versions": dict(measurements[0].versions)}
-        )
+        first = measurements[0]
+        content = {"seeds": list(first.seeds), "measurements": results, "versions": dict(first.versions)}
+        _print_document("simulate", grid, **content)
         return
     _print_heading(grid)
     rows = [
@@ -452,7 +429,7 @@ def compare(
         content = comparison.to_dict()
         for index, case in enumerate(content["comparisons"]):
             case["coordinates"] = grid.coordinates(index)
-        output.print_json(_document("compare", grid, **content))
+        _print_document("compare", grid, **content)
     else:
         places = grid.places()
         _print_heading(grid)
@@ -495,7 +472,7 @@ def spectrum(
     if plot is not None:
         plots.save(found.plot(), plot)
     if json_:
-        output.print_json({"command": "spectrum", "versions": output.versions(), **found.to_dict()})
+        output.print_document("spectrum", **found.to_dict())
         return
     output.print_lines(str(found))
     if plot is not None:
@@ -547,7 +524,6 @@ def tune(
     bound is named (ridge -> 0, no step, the larger the better). "within 1 %"
     says how far a value may be off.
     """
-    from gradstep.cli import output
     from gradstep.cli.tune import print_tuned, tune_grid
 
     tuned = tune_grid(grid, over, bounds or [])
@@ -556,7 +532,7 @@ def tune(
             {"coordinates": grid.coordinates(index), "before": grid.problems[index].to_dict(), **best.to_dict()}
             for index, best in enumerate(tuned)
         ]
-        output.print_json(_document("tune", grid, tuned=results))
+        _print_document("tune", grid, tuned=results)
         return
     _print_heading(grid)
     print_tuned(grid, tuned)
@@ -603,14 +579,14 @@ def learn(
     from gradstep.estimators.alternatives import verdict
 
     if plot is not None:
-        from gradstep.estimators.score_figure import draw_scores
+        from gradstep.estimators.figures import draw_scores
 
         plots.save(draw_scores(curves), plot)
     if json_:
         models = {name: curve.to_dict() for name, curve in curves.items()}
         content = {"table": str(table), "target": target, "rows": len(y), "inputs": X.shape[1], "width": width}
         found = {"classes": classes, "models": models, "verdict": verdict(curves)}
-        output.print_json({"command": "learn", "versions": output.versions(), **content, **found})
+        output.print_document("learn", **content, **found)
         return
     used = next(iter(curves.values())).rows
     some = f", {used} of them looked at" if used < len(y) else ""
@@ -651,7 +627,7 @@ def citation(
     keys = tuple(dict.fromkeys(key for subject in subjects or [None] for key in citation_keys(subject)))
     if json_:
         entries = {key: citation_of_keys([key]) for key in keys}
-        output.print_json({"command": "citation", "versions": output.versions(), "entries": entries})
+        output.print_document("citation", entries=entries)
     else:
         output.print_lines(citation_of_keys(keys))
 
@@ -753,9 +729,7 @@ def collect(
     tasks, done, damaged = (dataset.attrs[name] for name in ("tasks", "tasks_done", "tasks_damaged"))
     if json_:
         counts = {"tasks": tasks, "done": done, "missing": tasks - done, "damaged": damaged}
-        output.print_json(
-            {"command": "collect", "versions": output.versions(), "file": str(out), "sizes": sizes, **counts}
-        )
+        output.print_document("collect", file=str(out), sizes=sizes, **counts)
     else:
         rest = f"; the other {tasks - done} are nan until the sweep has computed them" if done < tasks else ""
         aside = f" ({damaged} damaged and set aside)" if damaged else ""
@@ -775,7 +749,7 @@ def status(
 
     counts = status(results)
     if json_:
-        output.print_json({"command": "status", "versions": output.versions(), **counts})
+        output.print_document("status", **counts)
     else:
         output.print_lines(*(f"{name:>8}  {value}" for name, value in counts.items()))
 
@@ -816,7 +790,7 @@ def functions(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")]
             }
             for name, (function, m) in known.items()
         }
-        output.print_json({"command": "functions", "versions": output.versions(), "functions": described})
+        output.print_document("functions", functions=described)
         return
     rows = [
         [

@@ -97,10 +97,6 @@ def build_grid(given: Mapping[str, Any]) -> Grid:
         Parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the canonical convention
         `DEFAULTS` fill what is missing.
 
-    Returns
-    -------
-    Grid
-
     Raises
     ------
     InvalidInput

@@ -30,10 +30,6 @@ def read_table(path: Path) -> Any:
     path : Path
         CSV with a line of names, or Parquet.
 
-    Returns
-    -------
-    pandas.DataFrame
-
     Raises
     ------
     InvalidInput

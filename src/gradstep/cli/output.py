@@ -16,6 +16,7 @@ from gradstep.versions import versions
 __all__ = [
     "Table",
     "number",
+    "print_document",
     "print_json",
     "print_lines",
     "print_table",
@@ -67,3 +68,8 @@ def print_table(table: Table) -> None:
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON document: numbers in full precision, null for nan and infinities."""
     print(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def print_document(command: str, **content: Any) -> None:
+    """Print the JSON of a command, with the versions of the packages."""
+    print_json({"command": command, "versions": versions(), **content})

@@ -64,17 +64,8 @@ def reproduce(
     summaries = [_summary(section.result) for section in sections]
     passed = all(summary["passed"] for summary in summaries)
     if as_json:
-        output.print_json(
-            {
-                "command": "reproduce",
-                "convention": CONVENTION,
-                "versions": output.versions(),
-                "preset": preset,
-                "passed": passed,
-                "figures": summaries,
-                "report": str(path),
-            }
-        )
+        content = {"preset": preset, "passed": passed, "figures": summaries, "report": str(path)}
+        output.print_document("reproduce", convention=CONVENTION, **content)
     else:
         output.print_lines(f"convention: {CONVENTION}", "")
         rows = [
@@ -109,7 +100,7 @@ def list_figures(names: Sequence[str] | None, paper: str | None, as_json: bool) 
     if as_json:
         told = ("row", "name", "paper", "headline", "title", "stated")
         described = [{key: getattr(figure, key) for key in told} for figure in figures]
-        output.print_json({"command": "reproduce", "versions": output.versions(), "figures": described})
+        output.print_document("reproduce", figures=described)
         return
     rows = [[f.row, f.name, f.paper, "yes" if f.headline else "", f.title] for f in figures]
     output.print_table(output.Table(["row", "figure", "paper", "headline", "title"], rows))

@@ -153,7 +153,7 @@ def run_sweep(
             "worst_z": worst,
             "precision_cost": cost,
         }
-        output.print_json({"command": "sweep", "versions": output.versions(), "results": str(out), **document})
+        output.print_document("sweep", results=str(out), **document)
     else:
         distance = "" if worst is None else f"; largest |z| of the test error {worst:.2f}"
         output.print_lines(f"{state.done}/{state.total} tasks{distance}")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from gradstep.estimators.classifier import OneStepClassifier
-from gradstep.estimators.refits import Levels, left_out_errors
+from gradstep.estimators.refits import Model, left_out_errors
 from gradstep.estimators.regressor import OneStepRegressor
-from gradstep.estimators.score_curve import ScoreCurve, score_curve
+from gradstep.estimators.score_curve import Levels, ScoreCurve, score_curve
 from gradstep.estimators.step_choice import CLEARLY
 
 __all__ = ["MODELS", "compared_curves", "verdict"]
@@ -68,12 +68,14 @@ def compared_curves(
         model = kind(width, eta=eta, random_state=random_state).fit(X, y)
         curves[name] = model.learning_curve(X, y, n, max_rows=max_rows)
     report(len(MODELS) - 1, len(MODELS), MODELS[-1])
-    inputs = (rows := model._model(model._read(X, y, None), max_rows)).inputs()
-    every = np.ones(len(inputs.targets), dtype=bool)
+    rows = Model.of(model, model._read(X, y, None), max_rows)
+    inputs = rows.inputs()
     chosen = rows.metric.damping * float(inputs.weights.sum())
-    curves[MODELS[-1]] = score_curve(
-        inputs, lambda penalties: Levels(1.0, left_out_errors(inputs, every, penalties), None), chosen, n=n
-    )
+
+    def levels(penalties: NDArray[np.float64]) -> Levels:
+        return Levels(1.0, left_out_errors(inputs, np.ones(len(inputs.y), dtype=bool), penalties), None)
+
+    curves[MODELS[-1]] = score_curve(inputs, levels, chosen, classes=rows.classes, n=n)
     report(len(MODELS), len(MODELS), "models")
     return curves
 
@@ -85,10 +87,6 @@ def verdict(curves: dict[str, ScoreCurve]) -> str:
     ----------
     curves : dict of str to ScoreCurve
         As `compared_curves` returns it.
-
-    Returns
-    -------
-    str
     """
     best = max(curves, key=lambda name: -float(curves[name].weights @ curves[name].squares))
     leader, others = curves[best], [name for name in curves if name != best]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from gradstep.estimators.moves import Sample
+from gradstep.estimators.rows import Sample
 from gradstep.estimators.step_choice import CLEARLY, standard_error
 
 __all__ = ["broken_by_columns", "broken_by_errors"]
@@ -25,19 +25,7 @@ _SHARE = 0.2
 
 
 def broken_by_columns(sample: Sample, varying: int) -> str:
-    """Say which assumption about the inputs fails; empty where none is seen to.
-
-    Parameters
-    ----------
-    sample : Sample
-        With standardised inputs.
-    varying : int
-        Number of inputs that vary.
-
-    Returns
-    -------
-    str
-    """
+    """Say which assumption about the inputs, of which so many vary, fails; empty where none is seen to."""
     z, w = sample.z, sample.weights / sample.weights.sum()
     if (excess := correlation_excess(z, w, varying)) > _CORRELATED:
         return (
@@ -55,19 +43,8 @@ def broken_by_columns(sample: Sample, varying: int) -> str:
 def correlation_excess(z: Host, share: Host, varying: int) -> float:
     r"""Return the sum of squared correlations of a column with all others, mean over columns, less that of chance.
 
-    For independent columns each squared correlation is :math:`\sum\omega^2` by chance, the inverse number of rows.
-
-    Parameters
-    ----------
-    z : ndarray, shape (n, d)
-        Standardised; constant columns are zero.
-    share : ndarray, shape (n,)
-        Weights that add up to one.
-    varying : int
-
-    Returns
-    -------
-    float
+    For independent columns each squared correlation is :math:`\sum\omega^2` by chance, the inverse number of rows. The
+    columns of z, shape (n, d), are standardised, or zero if they do not vary. The shares of the rows add up to one.
     """
     root = np.sqrt(share)[:, None] * z
     gram = root @ root.T if len(root) < root.shape[1] else root.T @ root
@@ -80,18 +57,8 @@ def gaussianity(z: Host, share: Host) -> float:
     """Return the squared correlation of a column with Gaussian numbers in the same order, mean over columns that vary.
 
     It is one for a Gaussian column of many rows. (Shapiro and Francia's statistic; where values are equal, they stand
-    beside different Gaussian numbers, so that a column of few values is not Gaussian.)
-
-    Parameters
-    ----------
-    z : ndarray, shape (n, d)
-    share : ndarray, shape (n,)
-        Weights that add up to one.
-
-    Returns
-    -------
-    float
-        One, if no column varies.
+    beside different Gaussian numbers, so that a column of few values is not Gaussian.) Arguments are as for
+    `correlation_excess`. If no column varies, it is one.
     """
     found = []
     for column in z.T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +17,13 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
     column_or_1d,
 )
 
-from gradstep.estimators.base import LeftOutRows
-from gradstep.estimators.readout import OneStepReadout
-from gradstep.estimators.targets import class_targets
+from gradstep.estimators.readout import LeftOutRows, OneStepReadout
+from gradstep.estimators.targets import class_targets, codes
 
 __all__ = ["OneStepClassifier"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
     r"""Least-squares classification on the features of a two-layer network whose first layer has learned.
 
@@ -65,38 +66,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
     True
     """
 
-    def __init__(
-        self,
-        width: Any = "auto",
-        *,
-        activation: Any = "auto",
-        eta: Any = "auto",
-        damping: Any = "auto",
-        ridge: Any = "auto",
-        readout: Any = "gaussian",
-        n_steps: Any = "auto",
-        offset: float = 1.0,
-        sample_split: bool | float = False,
-        class_weight: Any = None,
-        random_state: Any = None,
-        dtype: str = "float64",
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            width,
-            activation=activation,
-            eta=eta,
-            damping=damping,
-            ridge=ridge,
-            readout=readout,
-            n_steps=n_steps,
-            offset=offset,
-            sample_split=sample_split,
-            random_state=random_state,
-            dtype=dtype,
-            device=device,
-        )
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take the step and fit the readout.
@@ -117,10 +87,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         ValueError
             On parameters, inputs or labels that cannot be used; if there is only one class.
         """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        table = self._inputs(X)
-        settings = self._settings(table.shape[0], self.ridge)
+        table, settings = self._begin(X, y)
         classes, targets = class_targets(y)
         check_consistent_length(table, targets)
         if len(classes) < 2:
@@ -139,8 +106,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise ValueError(f"y contains labels that were not in the fit: {np.unique(labels[unknown])}.")
-        shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.where(labels[:, None] == shown, 1.0, -1.0)
+        return codes(labels, self.classes_)
 
     def _output_names(self, count: int) -> list[str]:
         return [f"class {name} (+1, other{'s' * (count > 1)} -1)" for name in self.classes_[-count:]]

@@ -10,31 +10,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
 from gradstep.estimators.index import QUARTERS, correlation, find_index, implied_alignment
-from gradstep.estimators.layer import FirstLayer
+from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
-from gradstep.estimators.metric import HOST, Metric, measure
-from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, Sample, gradient_on, redrawn_on
+from gradstep.estimators.metric import Metric, measure
+from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, gradient_on, moved_on
+from gradstep.estimators.parameters import Settings
+from gradstep.estimators.refits import Model
+from gradstep.estimators.rows import HOST, Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
 from gradstep.estimators.targets import mistaken
-from gradstep.problem import Problem, Readout
+from gradstep.problem import Problem
+from gradstep.simulation.ridge import OutOfRange
 from gradstep.theory import Prediction, predict_many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Accuracy", "Diagnosis", "Fitted", "Spectrum", "Theory", "diagnose"]
+    from gradstep.estimators.readout import OneStepReadout
+
+__all__ = ["Accuracy", "Diagnosis", "Spectrum", "Theory", "diagnose"]
 
 Host = NDArray[np.float64]
 
 #: Neurons on which leave-one-out errors are compared, and those whose spectrum is taken, at most.
 _WIDTH = 256
 _SPECTRUM_WIDTH = 1024
+#: Rows of the learning curve of a diagnosis at most, and its penalties relative to that of the fit.
+_SHORT_ROWS = 1024
+_SHORT_PATH = np.array([0.2, 1.0, 5.0])
 #: Inputs, neurons and rows for which the limit of many of each is worth solving.
 _MANY = 10
 #: Variances of standardised targets that are smaller are rounding.
@@ -210,6 +221,16 @@ class Diagnosis:
     theory_note: str
     accuracy: Accuracy | None = None
 
+    @property
+    def before(self) -> float:
+        """R^2 of the networks that are compared, without a step."""
+        return 1 - float(self.steps.errors[0])
+
+    @property
+    def after(self) -> float:
+        """R^2 of the networks that are compared, after the move of the fit."""
+        return 1 - float(self.steps.errors[self.steps.moves.index(self.taken)])
+
     def __repr__(self) -> str:
         from gradstep.estimators.diagnosis_text import describe
 
@@ -227,155 +248,113 @@ class Diagnosis:
         -------
         matplotlib.figure.Figure
         """
-        from gradstep.estimators.diagnosis_figure import draw_diagnosis
+        from gradstep.estimators.figures import draw_diagnosis
         from gradstep.picture import offer
 
         return offer(draw_diagnosis(self))
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The parts of a fitted estimator that `diagnose` reads.
-
-    Parameters
-    ----------
-    initial, stepped : FirstLayer
-    eta, damping, ridge : float
-    n_steps, rounds : int
-    law : Readout
-    varying : int
-        Inputs that vary.
-    n_step, n_fit : int
-        Rows of the step and of the ridge fit.
-    split : bool
-        Whether these are different rows.
-    outputs : ndarray, shape (n, k)
-        Outputs of the fitted network on the sample, standardised like its targets.
-    learned : Learned
-    curve : ScoreCurve or None
-        With the rows looked at and with twice as many.
-    redraw : callable
-        ``redraw(width)`` draws another first layer like the initial one.
-    codes : tuple of ndarray or None
-        Mean and scale by which the codes +1 and -1 of classes were standardised; None for numbers.
-    """
-
-    initial: FirstLayer
-    stepped: FirstLayer
-    eta: float
-    damping: float
-    ridge: float
-    n_steps: int
-    rounds: int
-    law: Readout
-    varying: int
-    n_step: int
-    n_fit: int
-    split: bool
-    outputs: Host
-    learned: Learned
-    curve: ScoreCurve | None
-    redraw: Callable[[int], FirstLayer]
-    codes: tuple[Host, Host] | None = None
-
-
-def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> Diagnosis:
+def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: Host) -> Diagnosis:
     """Measure everything a `Diagnosis` holds.
 
     Parameters
     ----------
-    fitted : Fitted
+    training : Training
+        A table that the fit has read.
     sample : Sample
-        Rows to look at, dealt into folds.
-    random : RandomState
-        Generator that shuffles the targets.
-
-    Returns
-    -------
-    Diagnosis
+        Rows of it to look at.
+    outputs : ndarray, shape (n, k)
+        Outputs of the fitted network on the sample, standardised like its targets.
     """
-    layer, y, w, fit = fitted.initial, sample.y, sample.weights, sample.fit_rows
-    metric = measure(sample.z, y, w, sample.copies, sample.step_rows)
-    everything = _step_on(sample.step_rows, fitted, sample, metric)
-    compared = _compared(fitted, sample, metric, everything)
+    if not np.isfinite(outputs).all():
+        raise OutOfRange
+    curve, random = _short_curve(fit, training), check_random_state(fit.random_state)
+    layer, y, w, rows = fit._initial, sample.y, sample.weights, sample.fit_rows
+    n_steps, varying = training.settings.n_steps, fit.standardisation_.dimension
+    metric = measure(sample)
+    step = partial(_step_on, fit, sample, metric)
+    everything = step(sample.step_rows)
+    compared = _compared(fit, training, sample, metric, everything, random)
     steps, taken = compared.steps, compared.taken
-    gain, larger, wider = compared.gains
+    (gain, gain_error), (larger, larger_error), (wider, wider_error) = compared.gains
 
-    change = fitted.stepped.weights - layer.weights if fitted.eta else everything
+    change = fit._layer.weights - layer.weights if fit.eta_ else everything
     combination = _combination(layer.readout, metric.leading(change if np.any(change) else everything)[1])
     target = y @ combination
-    index = find_index(compared.draws, sample, metric, taken, fitted.n_steps, compared.penalty, target)
-    if fitted.rounds:
+    index = find_index(compared.draws, sample, metric, taken, n_steps, compared.penalty, target)
+    if fit.rounds_:
         halves = index.halves
     elif np.any(everything):
-        halves = _agreement(fitted, sample, metric)
+        halves = _agreement(step, sample, metric)
     else:  # a gradient of nothing has no direction to agree on
         halves = 0.0
 
-    y, w, target = y[fit], w[fit], target[fit]
-    kappa = normal_scores(index.projections[fit], w)
+    y, w, target = y[rows], w[rows], target[rows]
+    kappa = normal_scores(index.projections[rows], w)
     size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
     link = fit_link(kappa, target / size, w)
     variance = float(_variances(y, w).sum())
     varies = variance > _ROUNDING
     unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
     error = y.shape[1] * steps.errors[steps.moves.index(taken)]
-    theory, note = _theory(fitted, link, index.blur, broken_by_columns(sample, fitted.varying))
+    theory, note = _theory(fit, training.settings, link, index.blur, broken_by_columns(sample, varying))
     if theory is not None:
-        squares = (target - index.outputs[fit] @ combination) ** 2 / size**2
-        if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[fit]):
+        squares = (target - index.outputs[rows] @ combination) ** 2 / size**2
+        if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[rows]):
             theory, note = None, broken
     return Diagnosis(
         rows=len(sample.z),
-        inputs=fitted.varying,
+        inputs=varying,
         width=layer.width,
-        eta=fitted.eta,
-        damping=fitted.damping,
-        rounds=fitted.rounds,
+        eta=fit.eta_,
+        damping=fit.damping_,
+        rounds=fit.rounds_,
         taken=taken,
         step_scale=compared.scale,
-        ridge=fitted.ridge,
+        ridge=fit.ridge_,
         steps=steps,
         compared_width=compared.draws[0].width,
-        gain=gain[0],
-        gain_error=gain[1],
-        larger=larger[0],
-        larger_error=larger[1],
-        wider=wider[0],
-        wider_error=wider[1],
+        gain=gain,
+        gain_error=gain_error,
+        larger=larger,
+        larger_error=larger_error,
+        wider=wider,
+        wider_error=wider_error,
         halves=halves,
         alignment=implied_alignment(halves),
-        spectrum=_spectrum(fitted, sample, metric, random),
+        spectrum=_spectrum(fit, sample, metric, n_steps, random),
         index=index.direction,
         index_alignment=index.alignment,
         single_index=1 - unexplained / variance if varies else math.nan,
         network=1 - error / variance if varies else math.nan,
         combination=combination,
         link=link,
-        bins=binned(kappa, target / size, fitted.outputs[fit] @ combination / size, w),
-        learned=fitted.learned,
-        importance_errors=_jackknife(index.variations, fitted.learned),
-        curve=fitted.curve,
+        bins=binned(kappa, target / size, outputs[rows] @ combination / size, w),
+        learned=fit.learned_,
+        importance_errors=_jackknife(index.variations, fit.learned_),
+        curve=curve,
         theory=theory,
         theory_note=note,
         accuracy=compared.accuracy,
     )
 
 
+def _short_curve(fit: OneStepReadout, training: Training) -> ScoreCurve | None:
+    """Return a curve of two sizes and few penalties; None where there is no estimate."""
+    model = Model.of(fit, training, _SHORT_ROWS)
+    rows = int(model.sample.fit_rows.sum())
+    try:
+        return model.curve(n=[rows, 2 * rows], ridge=fit.ridge_ * _SHORT_PATH)
+    except (GradstepError, OutOfRange):
+        return None
+
+
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """The step of a fit beside others, by leave-one-out errors.
+    """The move of a fit (`taken`) and the next larger one, beside others.
 
-    Parameters
-    ----------
-    scale : float
-        `Diagnosis.step_scale`.
-    taken, following : Move
-        The move of the fit and the next larger one.
-    draws : tuple of FirstLayer
-        The two first layers that are compared; together they have twice the width.
-    steps, doubled : StepErrors
-        Of the first layer alone, and of the move of the fit on both together.
+    Both first layers are drawn alike. `steps` are of one of them; `doubled` has the move of the fit on both together,
+    with twice the width. `scale` is `Diagnosis.step_scale`.
     """
 
     scale: float
@@ -389,7 +368,7 @@ class _Compared:
     def gains(self) -> tuple[tuple[float, float], ...]:
         """Gains of the step, of the next larger one and of twice the width, each with its standard error."""
         steps, taken = self.steps, self.taken
-        return steps.gain(taken), steps.gain(self.following, over=taken), self.doubled.gain_over(steps, taken)
+        return steps.gain(taken), steps.gain(self.following, taken), self.doubled.gain(taken, taken, of=steps)
 
     @property
     def penalty(self) -> float:
@@ -404,47 +383,55 @@ class _Compared:
         if steps.wrong is None:
             return None
         gains = (
-            *steps.more_right(steps, NO_STEP, taken),
-            *steps.more_right(steps, taken, self.following),
-            *self.doubled.more_right(steps, taken),
+            *steps.more_right(taken, NO_STEP),
+            *steps.more_right(self.following, taken),
+            *self.doubled.more_right(taken, taken, of=steps),
         )
         return Accuracy(steps.accuracy(NO_STEP), steps.accuracy(taken), *gains)
 
 
-def _compared(fitted: Fitted, sample: Sample, metric: Metric, gradient: Host) -> _Compared:
+def _compared(
+    fit: OneStepReadout,
+    training: Training,
+    sample: Sample,
+    metric: Metric,
+    gradient: Host,
+    random: np.random.RandomState,
+) -> _Compared:
     """Compare the move of a fit, along a gradient or in rounds, with no step, other steps and twice the rounds."""
-    width = fitted.initial.width
-    scale = fitted.n_steps * fitted.eta / math.sqrt(width)
-    scale = scale * metric.movement(fitted.initial.weights, gradient) if scale > 0 else 0.0  # it may be infinite
+    settings, layer = training.settings, fit._initial
+    scale = settings.n_steps * fit.eta_ / math.sqrt(layer.width)
+    scale = scale * metric.movement(layer.weights, gradient) if scale > 0 else 0.0  # it may be infinite
     scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
-    taken = Move(scale, fitted.damping) if scale else NO_STEP
-    following = Move(2 * scale if scale else SCALES[0], fitted.damping)
+    taken = Move(scale, fit.damping_) if scale else NO_STEP
+    following = Move(2 * scale if scale else SCALES[0], fit.damping_)
     scales = sorted({*SCALES, following.scale, scale} - {0.0})
-    moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
-    if fitted.rounds:
+    moves = [NO_STEP, *(Move(size, fit.damping_) for size in scales)]
+    if fit.rounds_:
         taken = following = Move(0.0, math.inf, ROUNDS)
         moves.append(taken)
-        if fitted.rounds == ROUNDS:  # otherwise they ended by themselves
+        if fit.rounds_ == ROUNDS:  # otherwise they ended by themselves
             following = Move(0.0, math.inf, 2 * ROUNDS)
             moves.append(following)
-    wide = fitted.redraw(2 * min(width, _WIDTH))
+    sizes = 2 * min(layer.width, _WIDTH), sample.z.shape[1], fit.standardisation_.dimension, sample.y.shape[1]
+    wide = draw(layer.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
     narrow = wide.narrowed(wide.width // 2)
-    wrong = None if fitted.codes is None else partial(_mistaken, *fitted.codes)
-    steps = score_steps(narrow, sample, metric, moves, fitted.n_steps, mistaken=wrong)
-    doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps, mistaken=wrong)
+    wrong = partial(_mistaken, training.centre, training.scale) if is_classifier(fit) else None
+    steps = score_steps(narrow, sample, metric, moves, settings.n_steps, mistaken=wrong)
+    doubled = score_steps(wide, sample, metric, [taken], settings.n_steps, mistaken=wrong)
     return _Compared(scale, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
 
 
-def _step_on(rows: NDArray[np.bool_], fitted: Fitted, sample: Sample, metric: Metric, *, mean: bool = True) -> Host:
+def _step_on(
+    fit: OneStepReadout, sample: Sample, metric: Metric, rows: NDArray[np.bool_], *, mean: bool = True
+) -> Host:
     """Return the damped gradient of the initial network on some rows, their mean or their sum."""
-    return metric.damped(gradient_on(fitted.initial, sample, rows, mean=mean), fitted.damping)
+    return metric.damped(gradient_on(fit._initial, sample, rows, mean=mean), fit.damping_)
 
 
-def _agreement(fitted: Fitted, sample: Sample, metric: Metric) -> float:
+def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric) -> float:
     """Return `Diagnosis.halves` of steps: the mean over the three ways to pair quarters of the rows."""
-    quarter = sample.copies.group % QUARTERS
-    rows = [sample.step_rows & (quarter == k) for k in range(QUARTERS)]
-    pieces = [_step_on(part, fitted, sample, metric, mean=False) for part in rows]
+    pieces = [step(sample.step_rows & sample.part(k, QUARTERS), mean=False) for k in range(QUARTERS)]
     total, overlaps = np.sum(pieces, axis=0), []
     for piece in pieces[1:]:
         halves = pieces[0] + piece, total - pieces[0] - piece
@@ -477,18 +464,16 @@ def _variances(values: Host, weights: Host) -> Host:
     return np.asarray(share @ (values - share @ values) ** 2)
 
 
-def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.RandomState) -> Spectrum:
-    width = min(fitted.initial.width, _SPECTRUM_WIDTH)
-    layer = fitted.initial
-    order = random.permutation(len(sample.y))
-    shuffled = replace(sample, y=sample.y[order])
-    for _ in range(fitted.n_steps if fitted.eta else 0):
-        gradient = metric.damped(gradient_on(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
-        layer = layer.moved(gradient, fitted.eta, metric)
-    if fitted.rounds:
-        layer, _ = redrawn_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, fitted.rounds)
+def _spectrum(
+    fit: OneStepReadout, sample: Sample, metric: Metric, n_steps: int, random: np.random.RandomState
+) -> Spectrum:
+    layer, order = fit._initial, random.permutation(len(sample.y))
+    shuffled, width = replace(sample, y=sample.y[order]), min(layer.width, _SPECTRUM_WIDTH)
+    if fit.eta_ or fit.rounds_:
+        move = Move(math.nan, fit.damping_, fit.rounds_)
+        layer = moved_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, move, n_steps, eta=fit.eta_)
     shares = []
-    for which in (fitted.initial, fitted.stepped, layer):
+    for which in (fit._initial, fit._layer, layer):
         features = which.narrowed(width).features(HOST, sample.z)
         share = sample.weights / sample.weights.sum()
         features = (features - share @ features) * np.sqrt(share)[:, None]
@@ -511,22 +496,25 @@ def _finding(error: GradstepError) -> str:
     return str(error).removesuffix(advice)
 
 
-def _theory(fitted: Fitted, link: Link, alignment: float, broken: str) -> tuple[Theory | None, str]:
+def _theory(
+    fit: OneStepReadout, settings: Settings, link: Link, alignment: float, broken: str
+) -> tuple[Theory | None, str]:
     """Predict networks of the fit's sizes on the link; return None and the reason where there is nothing to say."""
+    layer, varying = fit._initial, fit.standardisation_.dimension
     notes = []
-    if np.any(fitted.initial.offsets):
+    if np.any(layer.offsets):
         notes.append("no offsets")
-    if math.isfinite(fitted.damping):
+    if math.isfinite(fit.damping_):
         notes.append("no damping")
-    if fitted.rounds:
+    if fit.rounds_:
         return None, "no theory: it is for one step, and here the first layer was drawn again along several directions"
-    if fitted.n_steps > 1:
-        notes.append(f"one step of {fitted.n_steps} times the size")
-    if not fitted.split:
+    if settings.n_steps > 1:
+        notes.append(f"one step of {settings.n_steps} times the size")
+    if not settings.split:
         notes.append("fresh rows for the readout")
-    if (outputs := fitted.initial.readout.shape[1]) > 1:
+    if (outputs := layer.readout.shape[1]) > 1:
         notes.append(f"a single output, one combination of the {outputs}")
-    least = min(fitted.varying, fitted.initial.width, fitted.n_step, fitted.n_fit)
+    least = min(varying, layer.width, fit.step_samples_, fit.fit_samples_)
     if least < _MANY:
         return None, f"no theory: it is for many inputs, neurons and rows, not for {least}"
     if broken:
@@ -536,16 +524,16 @@ def _theory(fitted: Fitted, link: Link, alignment: float, broken: str) -> tuple[
         return None, "no theory: the targets show no function of one direction"
     try:
         problem = Problem(
-            activation=fitted.initial.activation,
+            activation=layer.activation,
             teacher=formula,
-            d=fitted.varying,
-            width=fitted.initial.width,
-            n_step=fitted.n_step,
-            n=fitted.n_fit,
-            eta=fitted.eta * fitted.n_steps,
-            ridge=fitted.ridge,
+            d=varying,
+            width=layer.width,
+            n_step=fit.step_samples_,
+            n=fit.fit_samples_,
+            eta=fit.eta_ * settings.n_steps,
+            ridge=fit.ridge_,
             noise=noise,
-            readout=fitted.law,
+            readout=settings.law,
         )
         before, after = predict_many([problem.replace(eta=0.0), problem])
     except GradstepError as error:

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradstep.estimators.diagnosis import Accuracy, Diagnosis
 from gradstep.estimators.moves import ROUNDS
-from gradstep.estimators.step_choice import CLEARLY, FOLDS
+from gradstep.estimators.rows import FOLDS
+from gradstep.estimators.step_choice import CLEARLY
 from gradstep.summary import wrapped
 
 __all__ = ["describe", "describe_html"]
@@ -34,16 +35,7 @@ class _Told(NamedTuple):
 
 
 def describe(diagnosis: Diagnosis) -> str:
-    """Write a verdict, and a paragraph for each thing that was measured, in lines of at most 80 characters.
-
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-
-    Returns
-    -------
-    str
-    """
+    """Write a verdict, and a paragraph for each thing that was measured, in lines of at most 80 characters."""
     told = _told(diagnosis)
     lines = [*wrapped(told.head), *wrapped(told.advice), ""]
     for name, text in told.rows:
@@ -63,7 +55,8 @@ def describe_html(diagnosis: Diagnosis) -> str:
 
 
 def _told(diagnosis: Diagnosis) -> _Told:
-    steps, scale, width, gains = diagnosis.steps, diagnosis.step_scale, diagnosis.compared_width, _gains(diagnosis)
+    steps, scale, width = diagnosis.steps, diagnosis.step_scale, diagnosis.compared_width
+    scored = _scored(diagnosis)[1]
     fit, outputs = len(steps.weights), len(diagnosis.combination)
     split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
     head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
@@ -108,72 +101,49 @@ def _told(diagnosis: Diagnosis) -> _Told:
             "more rounds" if diagnosis.rounds else "larger step",
             f"none: the rounds ended by themselves after {diagnosis.rounds}"
             if 0 < diagnosis.rounds < ROUNDS
-            else f"{step}, {width} neurons: {_verdict(diagnosis, *gains.larger)}",
+            else f"{step}, {width} neurons: {_verdict(diagnosis, scored.larger, scored.larger_error)}",
         ),
         (
             "more width",
             f"{width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
-            f"{_verdict(diagnosis, *gains.wider)}",
+            f"{_verdict(diagnosis, scored.wider, scored.wider_error)}",
         ),
     ]
     return _Told(head, _advice(diagnosis), rows)
 
 
-class _Gains(NamedTuple):
-    """Values of accuracy or of R^2 before and after the step, and gains with their standard errors."""
-
-    unit: str
-    before: float
-    after: float
-    gain: tuple[float, float]
-    larger: tuple[float, float]
-    wider: tuple[float, float]
-
-
-def _gains(diagnosis: Diagnosis) -> _Gains:
-    """Return what people score by: the accuracy of a classifier, R^2 of a regressor."""
-    found: Diagnosis | Accuracy = diagnosis.accuracy or diagnosis
-    if isinstance(found, Accuracy):
-        unit, before, after = "accuracy", found.before, found.after
-    else:
-        steps = diagnosis.steps
-        unit, before, after = "R^2", 1 - steps.errors[0], 1 - steps.errors[steps.moves.index(diagnosis.taken)]
-    gain, larger, wider = (
-        (found.gain, found.gain_error),
-        (found.larger, found.larger_error),
-        (found.wider, found.wider_error),
-    )
-    return _Gains(unit, before, after, gain, larger, wider)
+def _scored(diagnosis: Diagnosis) -> tuple[str, Diagnosis | Accuracy]:
+    """Return what people score by, with its values and gains: the accuracy of a classifier, R^2 of a regressor."""
+    return ("accuracy", diagnosis.accuracy) if diagnosis.accuracy else ("R^2", diagnosis)
 
 
 def _gain(diagnosis: Diagnosis) -> str:
     """Tell the gain once more: of a classifier in accuracy and in R^2 of its codes, of a regressor in its error."""
-    steps, width, gains = diagnosis.steps, diagnosis.compared_width, _gains(diagnosis)
-    errors = steps.errors[0], steps.errors[steps.moves.index(diagnosis.taken)]
-    if diagnosis.accuracy is None:
-        of_what = f"leave-one-out error of {width} neurons {errors[0]:.4f} -> {errors[1]:.4f}"
-        return f"{of_what} ({_verdict(diagnosis, *gains.gain)})"
-    codes = f"R^2 of the codes +1 and -1 {1 - errors[0]:.4f} -> {1 - errors[1]:.4f}"
+    width, found = diagnosis.compared_width, diagnosis.accuracy
+    own = _verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)
+    if found is None:
+        errors = f"{1 - diagnosis.before:.4f} -> {1 - diagnosis.after:.4f}"
+        return f"leave-one-out error of {width} neurons {errors} ({own})"
     return (
-        f"accuracy of {width} neurons on rows left out {gains.before:.4f} -> {gains.after:.4f} "
-        f"({_verdict(diagnosis, *gains.gain)}); {codes} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})"
+        f"accuracy of {width} neurons on rows left out {found.before:.4f} -> {found.after:.4f} "
+        f"({_verdict(diagnosis, found.gain, found.gain_error)}); R^2 of the codes +1 and -1 {diagnosis.before:.4f} -> "
+        f"{diagnosis.after:.4f} ({own})"
     )
 
 
 def _advice(diagnosis: Diagnosis) -> str:
     """Say in a sentence whether the step is worth it, in accuracy or R^2 of rows that no fit has seen."""
-    gains = _gains(diagnosis)
-    gain, error = gains.gain
+    unit, found = _scored(diagnosis)
+    gain, error = found.gain, found.gain_error
     what, verb = ("rounds", "") if diagnosis.rounds else ("step", "s")
     if not diagnosis.rounds and diagnosis.step_scale == 0:
-        return f"No step was taken: the features are random, with {gains.unit} {gains.after:.3f} on new rows."
+        return f"No step was taken: the features are random, with {unit} {found.after:.3f} on new rows."
     if not math.isfinite(gain):
         return f"The {what} make{verb} the features overflow: use a smaller step, or random features."
     if len(np.unique(diagnosis.steps.groups)) < _FEW:
         return f"There are too few rows to tell whether the {what} help{verb}."
     measured = (
-        f"{gains.unit} on new rows {gains.before:.3f} -> {gains.after:.3f}, "
-        f"gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
+        f"{unit} on new rows {found.before:.3f} -> {found.after:.3f}, gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
     )
     if abs(gain) <= max(CLEARLY * error, _NO_GAIN):
         return f"The {what} make{verb} no clear difference here: {measured}; random features do as well."

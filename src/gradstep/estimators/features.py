@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import (  # type: ignore[import-untyped, unused-ignore]
+    ClassNamePrefixFeaturesOutMixin,
+    MultiOutputMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.base import OneStep
@@ -15,7 +19,7 @@ from gradstep.estimators.targets import target_matrix
 __all__ = ["OneStepFeatures"]
 
 
-class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep):  # type: ignore[misc, unused-ignore]
+class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, OneStep):  # type: ignore[misc, unused-ignore]
     r"""Features of a two-layer network whose first layer has learned, by one gradient step or in rounds.
 
     The features of an input are :math:`\sigma(\langle w_i, z\rangle + c_i)`, :math:`i\le N`, of the standardised input
@@ -144,16 +148,13 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ValueError
             On parameters, inputs or targets that cannot be used.
         """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        table = self._inputs(X)
-        settings = self._settings(table.shape[0])
+        table, settings = self._begin(X, y)
         check_consistent_length(table, y)
         targets = target_matrix(y)
         with self._threads(len(targets), settings.width):
-            training, _, _ = self._training(table, targets, sample_weight, settings, readout=False)
+            training = self._training(table, targets, sample_weight, settings, readout=False)
             with self._in_range():
-                self._take_step(training, settings)
+                self._take_step(training)
         self._n_features_out = settings.width
         return self
 
@@ -169,10 +170,3 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ndarray, shape (n, width)
         """
         return self._apply(X, lambda features: features)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
-from gradstep.estimators.metric import HOST, Metric
-from gradstep.estimators.moves import Move, Sample, average_gradients, fit_on
+from gradstep.estimators.metric import Metric
+from gradstep.estimators.moves import Move, average_gradients, fit_on, gradient_rows
+from gradstep.estimators.rows import HOST, Sample
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["QUARTERS", "Index", "correlation", "find_index", "implied_alignment"]
@@ -27,8 +28,6 @@ Rows = NDArray[np.bool_]
 
 #: Parts of the rows from which halves are made, in three ways; copies stay together.
 QUARTERS = 4
-#: Gradients that are averaged, over rows and outputs, at most, but those of so many rows at least.
-_GRADIENTS, _FEWEST_ROWS = 2048, 256
 
 
 @dataclass(frozen=True)
@@ -80,21 +79,14 @@ def find_index(
     layers : tuple of FirstLayer
         Two independent draws: what two halves agree on is then not what their networks have in common. The first also
         serves all other fits.
-    sample : Sample
-    metric : Metric
     move : Move
         The step that each of the networks takes on the rows it sees.
-    n_steps : int
     penalty : float
         Penalty of the ridge fits, relative to the mean squared length of a row of centred features.
     target : ndarray, shape (n,)
         The sign of the direction is such that its projections do not correlate negatively with this.
-
-    Returns
-    -------
-    Index
     """
-    quarter = sample.copies.group % QUARTERS
+    quarters = [sample.part(k, QUARTERS) for k in range(QUARTERS)]
     nowhere, constant = np.zeros(sample.z.shape[1]), np.zeros(sample.y.shape)
 
     def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host, Host]:
@@ -108,17 +100,16 @@ def find_index(
             return nowhere, constant, nowhere
         outputs = stepped.features(HOST, sample.z) @ coefficients + intercepts
         # Numbers of groups are in the order of the rows' hashes, which is random.
-        order = np.argsort(sample.copies.group[seen], kind="stable")
-        seen = seen[order[: max(_GRADIENTS // sample.y.shape[1], _FEWEST_ROWS)]]
-        gradients = average_gradients(stepped, coefficients, sample.z[seen], sample.weights[seen])
+        order = np.argsort(sample.copies.group[seen], kind="stable")[: gradient_rows(sample.y.shape[1])]
+        gradients = average_gradients(stepped, coefficients, sample.of(seen[order]))
         if not np.isfinite(gradients).all() or not gradients.any():
             return nowhere, outputs, nowhere
         squares = np.sum(metric.resolved(gradients) ** 2, axis=0)
         return metric.leading(gradients)[0], outputs, squares / squares.sum()
 
     squares = []
-    for other in range(1, QUARTERS):
-        half = (quarter == 0) | (quarter == other)
+    for other in quarters[1:]:
+        half = quarters[0] | other
         one, rest = (sample.z @ fitted(layer, rows)[0] for layer, rows in zip(layers, (half, ~half), strict=True))
         squares.append(correlation(one, rest, sample.weights) ** 2)
     # Two random directions of few inputs agree to some degree, too.
@@ -130,8 +121,8 @@ def find_index(
     direction = direction * np.copysign(1.0, correlation(sample.z @ direction, target, sample.weights))
     reference = sample.z @ direction
     projections, variations = reference.copy(), np.zeros((QUARTERS, sample.z.shape[1]))
-    for number in range(QUARTERS):
-        left_out = (quarter == number) & sample.fit_rows
+    for number, quarter in enumerate(quarters):
+        left_out = quarter & sample.fit_rows
         if left_out.any():
             away, held_out, variations[number] = fitted(layers[0], ~left_out)
             away = sample.z @ away

@@ -85,7 +85,6 @@ class FirstLayer:
         ----------
         gradients : ndarray, shape (rows, d)
             ``R``, some of whose projections vary.
-        metric : Metric
         """
         rows, d = gradients.shape
         values, vectors = np.linalg.eigh(gradients.T @ gradients if d <= rows else gradients @ gradients.T)
@@ -119,7 +118,6 @@ class FirstLayer:
 
         Parameters
         ----------
-        backend : Backend
         blocks : iterable of (z, y, weights)
             Shapes (rows, d), (rows, k), (rows,).
 
@@ -162,21 +160,7 @@ def draw(
 ) -> FirstLayer:
     """Draw the layer: rows ``N(0, I / varying)``, offsets ``N(0, offset^2)``, a readout for every output.
 
-    Parameters
-    ----------
-    activation : ScalarFunction
-    width, d : int
-        Number of neurons and of inputs.
-    varying : int
-        Number of inputs that are not constant: it makes pre-activations of variance one.
-    outputs : int
-    offset : float
-    law : Readout
-    random : RandomState
-
-    Returns
-    -------
-    FirstLayer
+    Of the d inputs so many are `varying`, not constant: the pre-activations have variance one.
     """
     seeds = random.randint(2**31 - 1, size=1 + outputs)
     weights = initial_weights(int(seeds[0]), width, d, "gaussian") * np.sqrt(d / varying)

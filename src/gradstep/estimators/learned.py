@@ -112,7 +112,9 @@ class Learned:
 
     def described(self, place: int) -> str:
         """Return one of the directions as a sum of its leading columns."""
-        return _combination(self.directions[place], self.names)
+        direction = self.directions[place]
+        order = np.argsort(-np.abs(direction), kind="stable")[:4]
+        return " ".join(f"{direction[k]:+.2f} {self.names[k]}" for k in order if direction[k] ** 2 > _WORTH)
 
     def leading_columns(self, most: int = 6) -> list[tuple[str, float]]:
         """Return the columns of the table with the largest importances, and these."""
@@ -127,15 +129,10 @@ class Learned:
         -------
         matplotlib.figure.Figure
         """
-        from gradstep.estimators.learned_figure import draw_learned
+        from gradstep.estimators.figures import draw_learned
         from gradstep.picture import offer
 
         return offer(draw_learned(self))
-
-
-def _combination(direction: Host, names: Sequence[str]) -> str:
-    order = np.argsort(-np.abs(direction), kind="stable")[:4]
-    return " ".join(f"{direction[k]:+.2f} {names[k]}" for k in order if direction[k] ** 2 > _WORTH)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,7 +176,7 @@ class LearnedLink:
         -------
         matplotlib.figure.Figure
         """
-        from gradstep.estimators.learned_figure import draw_link
+        from gradstep.estimators.figures import draw_link
         from gradstep.picture import offer
 
         return offer(draw_link(self))

@@ -86,10 +86,6 @@ def fit_link(kappa: Host, y: Host, weights: Host) -> Link:
     ----------
     kappa, y, weights : ndarray, shape (n,)
         Normal scores of the projections, targets, weights.
-
-    Returns
-    -------
-    Link
     """
     means = binned(kappa, y, y, weights, most=_KNOTS, least_rows=1)
     if len(means.kappa) < 5 or np.ptp(means.kappa) == 0:
@@ -123,10 +119,6 @@ def binned(kappa: Host, y: Host, learned: Host, weights: Host, *, most: int = 20
     kappa, y, learned, weights : ndarray, shape (n,)
     most, least_rows : int
         Number of bins at most, and of rows in each at least; rows with equal projections share a bin.
-
-    Returns
-    -------
-    Bins
     """
     _, level = np.unique(kappa, return_inverse=True)
     share = np.cumsum(np.bincount(level, weights)) / weights.sum()

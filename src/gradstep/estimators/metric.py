@@ -12,23 +12,17 @@ damping is the plain gradient, and for isotropic inputs every damping is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import numpy as numpy_namespace
 from numpy.typing import NDArray
 
-from gradstep.simulation.backend import Array, Backend
-from gradstep.simulation.leave_one_out import Copies, leave_one_out, penalty_path
-from gradstep.simulation.ridge import factorise
+from gradstep.estimators.rows import Sample
+from gradstep.simulation.leave_one_out import penalty_path
 
-__all__ = ["HOST", "Metric", "measure"]
+__all__ = ["Metric", "measure"]
 
 Host = NDArray[np.float64]
-
-HOST = Backend(numpy_namespace, None, "float64")
-"""For tables in memory that are too small to be worth starting threads for."""
 
 _SIDE = 2048
 """Where there are more rows and more inputs than this, the second moment is that of this many distinct rows."""
@@ -102,33 +96,14 @@ class Metric:
         return self.directions @ (right[0] * inverse), left[:, 0]
 
 
-def measure(z: Host, y: Host, weights: Host, copies: Copies, rows: NDArray[np.bool_]) -> Metric:
-    """Measure the metric on some rows of a sample.
-
-    Parameters
-    ----------
-    z : ndarray, shape (n, d)
-        Standardised inputs.
-    y : ndarray, shape (n, k)
-    weights : ndarray, shape (n,)
-    copies : Copies
-    rows : ndarray of bool, shape (n,)
-        Those of the step.
-
-    Returns
-    -------
-    Metric
-    """
-    place = np.flatnonzero(rows)
-    if min(len(place), z.shape[1]) > _SIDE:
-        group = copies.group[place]  # in the order of the rows' hashes, which is random
-        place = place[group <= np.unique(group)[_SIDE - 1]]
-
-    def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield z[place], place
-
-    ridge = factorise(blocks, len(place), z.shape[1], y, weights)
-    scores = leave_one_out(ridge, blocks, y, weights, copies, penalty_path(ridge))
+def measure(sample: Sample) -> Metric:
+    """Measure the metric on the rows of the step."""
+    rows, group = sample.step_rows, sample.copies.group
+    if min(int(rows.sum()), sample.z.shape[1]) > _SIDE:
+        rows = rows & (group <= np.unique(group[rows])[_SIDE - 1])
+    seen = sample.of(rows)
+    ridge = seen.ridge()
+    scores = seen.scores(ridge, seen.step_rows, penalty_path(ridge))
     lengths = np.linalg.norm(ridge.vectors, axis=0)
     directions = ridge.vectors / np.where(lengths > 0, lengths, 1.0)
     return Metric(ridge.eigenvalues / ridge.total, directions, float(scores.penalties[scores.best]) / ridge.total)

@@ -1,29 +1,21 @@
-"""Check the parameters of the estimators, before any work."""
+"""The parameters of the estimators, checked before any work."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from gradstep.checks import LARGEST_NUMBER, integer, is_infinite, real
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
-from gradstep.problem import Step
+from gradstep.memory import check_fits
+from gradstep.problem import Readout, Step
 from gradstep.simulation.backend import Backend, backend
 
-__all__ = [
-    "checked_activation",
-    "checked_backend",
-    "checked_damping",
-    "checked_eta",
-    "checked_real",
-    "checked_split",
-    "checked_steps",
-    "checked_width",
-]
-
+__all__ = ["Settings", "check_memory", "checked_eta", "checked_width"]
 
 #: Least and largest number of neurons that is chosen.
 _WIDTHS = 512, 2048
@@ -33,86 +25,109 @@ _PRODUCTS = 2**37
 _MOST_STEPS = 1000
 
 
-def checked_steps(value: Any) -> tuple[int, bool]:
-    """Return a number of gradient steps, and whether rounds that draw the first layer again may take their place."""
-    if isinstance(value, str) and value == "auto":
-        return 1, True
-    try:
-        return integer("n_steps", value, 1, _MOST_STEPS), False
-    except InvalidInput:
-        raise InvalidInput("n_steps", value, f"'auto' or an integer from 1 to {_MOST_STEPS}") from None
+@dataclass(frozen=True)
+class Settings:
+    """Checked parameters; `eta`, `damping` and `ridge` are None where they are to be chosen.
+
+    If `smooth`, the activation may be replaced by tanh; if `redraw`, rounds may take the place of the step. `split` is
+    the share of the rows that only the step sees; zero where step and fit share all rows.
+    """
+
+    width: int
+    activation: ScalarFunction
+    smooth: bool
+    eta: float | None
+    damping: float | None
+    ridge: float | None
+    n_steps: int
+    redraw: bool
+    offset: float
+    split: float
+    law: Readout
+    backend: Backend
+
+    @classmethod
+    def of(cls, estimator: Any, rows: int) -> Self:
+        """Check the parameters of an estimator for a fit to so many rows."""
+        width = checked_width(estimator.width, rows)
+        smooth, redraw = _is_auto(estimator.activation), _is_auto(estimator.n_steps)
+        damping, ridge = estimator.damping, getattr(estimator, "ridge", "auto")
+        steps = f"'auto' or an integer from 1 to {_MOST_STEPS}"
+        return cls(
+            width=width,
+            activation=_activation("relu" if smooth else estimator.activation),
+            smooth=smooth,
+            eta=checked_eta(estimator.eta, width),
+            damping=math.inf if is_infinite(damping) else _auto_or("damping", damping, "'auto', {}, or infinity"),
+            ridge=_auto_or("ridge", ridge, "'auto' or {}"),
+            n_steps=1 if redraw else integer("n_steps", estimator.n_steps, 1, _MOST_STEPS, allowed=steps),
+            redraw=redraw,
+            offset=_number("offset", estimator.offset, "{}"),
+            split=_split(estimator.sample_split),
+            law=Readout.parse(estimator.readout),
+            backend=backend(estimator.device, estimator.dtype),
+        )
 
 
-def checked_real(name: str, value: Any, *, positive: bool = False, auto: bool = False) -> float | None:
-    """Return a number of the right sign that is not too large; None for ``"auto"`` where that is allowed."""
-    if auto and isinstance(value, str) and value == "auto":
-        return None
-    allowed = f"a number {'>' if positive else '>='} 0, at most {LARGEST_NUMBER:g}"
-    return real(
-        name,
-        value,
-        f"'auto' or {allowed}" if auto else allowed,
-        lambda number: 0 <= number <= LARGEST_NUMBER and not (positive and number == 0),
-    )
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
-def checked_width(value: Any, rows: int) -> int:
-    """Return a number of neurons; ``"auto"`` is 512, 1024 or 2048 by the number of rows."""
-    if not (isinstance(value, str) and value == "auto"):
-        try:
-            return integer("width", value, 1)
-        except InvalidInput as error:
-            raise InvalidInput("width", value, f"'auto' or {error.allowed}") from None
-    least, most = _WIDTHS
-    width = least
-    # The power of two next to twice the number of rows, as long as the products allow it.
-    while width < most and 2 * width < 2 * rows * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
-        width *= 2
-    return width
+def _number(name: str, value: Any, allowed: str, *, positive: bool = False) -> float:
+    """Return a number of the right sign that is not too large; in `allowed`, {} stands for these words."""
+    words = allowed.format(f"a number {'>' if positive else '>='} 0, at most {LARGEST_NUMBER:g}")
+    return real(name, value, words, lambda number: 0 <= number <= LARGEST_NUMBER and not (positive and number == 0))
+
+
+def _auto_or(name: str, value: Any, allowed: str) -> float | None:
+    """Return a positive number; None for ``"auto"``."""
+    return None if _is_auto(value) else _number(name, value, allowed, positive=True)
 
 
 def checked_eta(value: Any, width: int) -> float | None:
     """Return eta; None for ``"auto"``."""
     if isinstance(value, Step):
         return value.size(width)
-    try:
-        return checked_real("eta", value, auto=True)
-    except InvalidInput:
-        raise InvalidInput(
-            "eta", value, f"'auto', a number >= 0, at most {LARGEST_NUMBER:g}, or a gradstep.Step"
-        ) from None
+    return None if _is_auto(value) else _number("eta", value, "'auto', {}, or a gradstep.Step")
 
 
-def checked_damping(value: Any) -> float | None:
-    """Return a positive number or infinity; None for ``"auto"``."""
-    if is_infinite(value):
-        return math.inf
-    try:
-        return checked_real("damping", value, positive=True, auto=True)
-    except InvalidInput:
-        raise InvalidInput("damping", value, f"'auto', a number > 0, at most {LARGEST_NUMBER:g}, or infinity") from None
+def checked_width(value: Any, rows: int) -> int:
+    """Return a number of neurons; ``"auto"`` is 512, 1024 or 2048 by the number of rows."""
+    if not _is_auto(value):
+        return integer("width", value, 1, allowed="'auto' or an integer >= 1")
+    width, most = _WIDTHS
+    # The power of two next to twice the number of rows, as long as the products allow it.
+    while width < most and 2 * width < 2 * rows * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
+        width *= 2
+    return width
 
 
-def checked_split(value: Any) -> float:
-    """Return the share of the rows that only the step sees; zero when step and fit share all rows."""
+def _split(value: Any) -> float:
     if isinstance(value, bool | np.bool_):
         return 0.5 if value else 0.0
     return real("sample_split", value, "False, True or a number in (0, 1)", lambda share: 0 < share < 1)
 
 
-def checked_activation(value: Any) -> tuple[ScalarFunction, bool]:
-    """Return the function, and whether a smooth one may take its place: ``"auto"`` begins with ReLU."""
-    if isinstance(value, str) and value == "auto":
-        return scalar_function("relu"), True
+def _activation(value: Any) -> ScalarFunction:
     try:
         function = scalar_function(value)
     except InvalidInput as error:
         raise InvalidInput("activation", error.value, error.allowed, error.reason) from None
     if np.ptp(function(np.linspace(-8, 8, 257))) == 0:
         raise InvalidInput("activation", value, "a function that is not constant")
-    return function, False
+    return function
 
 
-def checked_backend(device: Any, dtype: Any) -> Backend:
-    """Return where to compute."""
-    return backend(device, dtype)
+def check_memory(width: int, inputs: int, outputs: int, rows: int) -> None:
+    """Refuse widths for which the largest arrays of a fit do not fit in memory together.
+
+    `rows` are those of the ridge fit; zero where there is none.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    # The first layer before and after the step with its gradient, and its readout; then features, centred features and
+    # their projections where there are fewer rows than neurons, otherwise the scatter matrix with its factors.
+    needed = 8.0 * width * (3 * inputs + outputs + 3 * min(rows, width))
+    check_fits(width, needed, f"{rows} rows, {inputs} inputs" if rows else f"{inputs} inputs")

@@ -2,93 +2,113 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.checks import integer
-from gradstep.errors import GradstepError, InvalidInput
-from gradstep.estimators.base import OneStep, Settings, Training
-from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
-from gradstep.estimators.layer import FirstLayer, draw
+from gradstep.errors import InvalidInput
+from gradstep.estimators.base import OneStep
+from gradstep.estimators.diagnosis import Diagnosis, diagnose
 from gradstep.estimators.learned import Learned, LearnedLink
 from gradstep.estimators.link import binned, fit_link, normal_scores
-from gradstep.estimators.metric import measure
-from gradstep.estimators.moves import Move, average_gradients
+from gradstep.estimators.moves import average_gradients, gradient_rows
+from gradstep.estimators.parameters import Settings
 from gradstep.estimators.refits import Model
-from gradstep.estimators.score_curve import ScoreCurve, score_curve
-from gradstep.simulation.backend import to_host
-from gradstep.simulation.ridge import OutOfRange
+from gradstep.estimators.rows import Sample, Training
+from gradstep.estimators.score_curve import ScoreCurve
+from gradstep.estimators.table import Table
+from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, left_out, penalty_path
+from gradstep.simulation.ridge import IndexedBlocks, factorise
 
-__all__ = ["OneStepReadout"]
+__all__ = ["LeftOutRows", "OneStepReadout"]
 
 Host = NDArray[np.float64]
-
-#: Rows of the learning curve of a diagnosis at most, and its penalties relative to that of the fit.
-_SHORT_ROWS = 1024
-_SHORT_PATH = np.array([0.2, 1.0, 5.0])
-#: Gradients of which the learned directions are found, over rows and outputs, at most, but those of so many rows.
-_GRADIENTS, _FEWEST_ROWS = 2048, 256
+Rows = NDArray[np.bool_]
 
 
+@dataclass(frozen=True, eq=False)
+class LeftOutRows:
+    """Residuals of some rows of a fit, each by a fit to all others.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (m,)
+    residuals : ndarray, shape (m, k)
+        Enlarged by what it saves on average that the step has seen the rows.
+    weights : ndarray, shape (m,)
+    distinct : int
+        Number of different rows among them.
+    """
+
+    rows: NDArray[np.intp]
+    residuals: Host
+    weights: Host
+    distinct: int
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class OneStepReadout(OneStep):
     """One step on the first layer and a ridge readout of any number of outputs."""
 
-    ridge: Any
-    coef_: Host
-    intercept_: Any
-
-    def __init__(
-        self,
-        width: Any = "auto",
-        *,
-        activation: Any = "auto",
-        eta: Any = "auto",
-        damping: Any = "auto",
-        ridge: Any = "auto",
-        readout: Any = "gaussian",
-        n_steps: Any = "auto",
-        offset: float = 1.0,
-        sample_split: bool | float = False,
-        random_state: Any = None,
-        dtype: str = "float64",
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            width,
-            activation=activation,
-            eta=eta,
-            damping=damping,
-            readout=readout,
-            n_steps=n_steps,
-            offset=offset,
-            sample_split=sample_split,
-            random_state=random_state,
-            dtype=dtype,
-            device=device,
-        )
-        self.ridge = ridge
+    ridge: Any = "auto"
 
     def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
         with self._threads(X.shape[0], settings.width):
-            training, centre, scale = self._training(X, targets, sample_weight, settings, readout=True)
+            training = self._training(X, targets, sample_weight, settings, readout=True)
             with self._in_range():
-                self._take_step(training, settings)
-                coefficients, intercept = self._fit_readout(training, settings)
+                self._take_step(training)
+                coefficients, intercept = self._fit_readout(training)
             self.learned_ = self._learn(training, coefficients)
-        self.coef_ = (coefficients * scale).T
-        self.intercept_ = centre + intercept * scale
-        self._left_out = replace(self._left_out, residuals=self._left_out.residuals * scale)
+        self.coef_: Host = (coefficients * training.scale).T
+        self.intercept_: Any = training.centre + intercept * training.scale
+
+    def _design(self, table: Table, where: Backend, rows: Rows) -> IndexedBlocks:
+        def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
+            for z, index in table.blocks(rows):
+                yield self._layer.features(where, z), index
+
+        return blocks
+
+    def _fit_readout(self, training: Training) -> tuple[Host, Host]:
+        """Fit the ridge readout of the standardised targets: coefficients (N, k) and intercepts (k,)."""
+        settings, table, rows = training.settings, training.table, training.fit_rows
+        design = self._design(table, settings.backend, rows)
+        ridge = factorise(design, int(rows.sum()), settings.width, table.targets, table.weights)
+        copies = copies_of(training.hashes, table.targets, table.weights * rows)
+        scored = self._design(table, settings.backend, rows & training.among_first(rows, SCORED_ROWS))
+        given = settings.ridge
+        penalties = penalty_path(ridge) if given is None else np.array([max(given / training.unit, ridge.floor)])
+        scores = leave_one_out(ridge, scored, table.targets, table.weights, copies, penalties)
+        place, corrected = scores.best, scores.errors
+        if (self.eta_ > 0 or self.rounds_) and self.step_errors_ is not None and not settings.split:
+            path, relative = self.step_errors_.path, penalties / ridge.mean_square
+            corrected = path.corrected(relative, scores.errors)
+            place = path.best(relative, scores.errors, place) if given is None else place
+        best = float(penalties[place])
+        pieces = list(left_out(ridge, scored, copies, penalties[[place]]))
+        index = np.concatenate([rows for rows, _ in pieces])
+        residuals = table.targets[index] - np.concatenate([outputs[:, :, 0] for _, outputs in pieces])
+        # What the rows' part in the step has taken from their residuals.
+        seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
+        residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
+        distinct = len(np.unique(training.hashes[index]))
+        self._left_out = LeftOutRows(index, residuals * training.scale, table.weights[index], distinct)
+        self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
+        self.ridge_ = best * training.unit
+        self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])
+        return ridge.fitted(best)
 
     def _learn(self, training: Training, coefficients: Host) -> Learned:
         """Find the directions and columns along which the network varies, on some of the rows."""
-        sample = self._sample(training, max(_GRADIENTS // coefficients.shape[1], _FEWEST_ROWS))
-        gradients = average_gradients(self._layer, coefficients, sample.z, sample.weights)
+        sample = training.sample(gradient_rows(coefficients.shape[1]))
+        gradients = average_gradients(self._layer, coefficients, sample)
         gradients = gradients * np.any(sample.z, axis=0)  # constant columns have slopes, but no row tells them
         return Learned.of(gradients, *self._column_names())
 
@@ -149,15 +169,13 @@ class OneStepReadout(OneStep):
         InvalidInput
             If there is no such direction or output.
         """
-        settings, training, centre, scale = self._read(X, y, sample_weight)
-        learned = self.learned_
+        training, learned = self._read(X, y, sample_weight), self.learned_
         if not len(learned.shares):
             raise InvalidInput("direction", direction, "a fit that is not constant")
         place = integer("direction", direction, 0, len(learned.shares) - 1)
-        sample = self._sample(training)
-        with self._threads(len(sample.z), settings.width), self._in_range():
-            outputs = self._readout(to_host(self._layer.features(settings.backend, sample.z)))
-        outputs = (outputs - centre) / np.where(scale > 0, scale, 1.0)
+        sample = training.sample()
+        with self._threads(len(sample.z), self._layer.width), self._in_range():
+            outputs = self._standardised_outputs(training, sample)
         weights, projections = sample.weights, sample.z @ learned.directions[place]
         along = [binned(projections, y, f, weights) for y, f in zip(sample.y.T, outputs.T, strict=True)]
         if output is None:
@@ -216,44 +234,20 @@ class OneStepReadout(OneStep):
             If no pair of n and penalty has an estimate.
         """
         most = integer("max_rows", max_rows, 10)
-        read = self._read(X, y, sample_weight)
+        training = self._read(X, y, sample_weight)
         with self._threads(most, self._layer.width), self._in_range():
-            model = self._model(read, most)
-            return score_curve(model.pool(), model.levels, self.ridge_, n=n, ridge=ridge)
+            return Model.of(self, training, most).curve(n=n, ridge=ridge)
 
-    def _short_curve(self, read: tuple[Settings, Training, Host, Host]) -> ScoreCurve | None:
-        """Return a curve of two sizes and few penalties; None where there is no estimate."""
-        model = self._model(read, _SHORT_ROWS)
-        rows = int(model.sample.fit_rows.sum())
-        try:
-            pool = model.pool()
-            return score_curve(pool, model.levels, self.ridge_, n=[rows, 2 * rows], ridge=self.ridge_ * _SHORT_PATH)
-        except (GradstepError, OutOfRange):
-            return None
-
-    def _model(self, read: tuple[Settings, Training, Host, Host], most: int) -> Model:
-        """Return this model with about so many rows of a table."""
-        settings, training, centre, scale = read
-        sample = self._sample(training, most)
-        metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
-        classes = is_classifier(self)
-        targets = np.sign(sample.y * scale + centre) if classes else sample.y
-        chosen = self.step_errors_.chosen._replace(smooth=False) if self.step_errors_ is not None else None
-        move = chosen or Move(self.step_scale_, self.damping_)
-        eta = self.eta_ if chosen is None and self.eta_ > 0 else None
-        layers = self._initial, self._layer
-        return Model(*layers, sample, targets, classes, metric, move, eta, settings.n_steps, training.unit)
-
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Settings, Training, Host, Host]:
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> Training:
         """Check a table against that of the fit, and standardise it as that was."""
         check_is_fitted(self)
         X = self._inputs(X, reset=False)
-        settings = replace(self._settings(X.shape[0], self.ridge), width=self._initial.width)
+        settings = replace(Settings.of(self, X.shape[0]), width=self._initial.width)
         targets = self._target_matrix(y)
         check_consistent_length(X, targets)
         if targets.shape[1] != self._initial.readout.shape[1]:
             raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
-        return settings, *self._table(X, targets, sample_weight, settings, self.standardisation_)
+        return self._table(X, targets, sample_weight, settings, self.standardisation_)
 
     def diagnose(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Diagnosis:
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
@@ -274,39 +268,11 @@ class OneStepReadout(OneStep):
         Diagnosis
             ``print`` shows it as text, ``.plot()`` as a figure.
         """
-        settings, training, centre, scale = self._read(X, y, sample_weight)
-        sample = self._sample(training)
-        random = check_random_state(self.random_state)
-        initial = self._initial
-
-        def redraw(width: int) -> FirstLayer:
-            sizes = (width, initial.weights.shape[1], self.standardisation_.dimension, initial.readout.shape[1])
-            return draw(initial.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
-
-        with self._threads(len(sample.z), settings.width), self._in_range():
-            outputs = self._readout(to_host(self._layer.features(settings.backend, sample.z)))
-            if not np.isfinite(outputs).all():
-                raise OutOfRange
-            fitted = Fitted(
-                initial=initial,
-                stepped=self._layer,
-                eta=self.eta_,
-                damping=self.damping_,
-                ridge=self.ridge_,
-                n_steps=settings.n_steps,
-                rounds=self.rounds_,
-                law=settings.law,
-                varying=self.standardisation_.dimension,
-                n_step=self.step_samples_,
-                n_fit=self.fit_samples_,
-                split=settings.split > 0,
-                outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
-                learned=self.learned_,
-                curve=self._short_curve((settings, training, centre, scale)),
-                redraw=redraw,
-                codes=(centre, scale) if is_classifier(self) else None,
-            )
-            return diagnose(fitted, sample, random)
+        training = self._read(X, y, sample_weight)
+        sample = training.sample()
+        with self._threads(len(sample.z), self._layer.width), self._in_range():
+            outputs = self._standardised_outputs(training, sample)
+            return diagnose(self, training, sample, outputs)
 
     def _target_matrix(self, y: Any) -> Host:
         """Return the targets (n, k) of labels or numbers."""
@@ -318,3 +284,8 @@ class OneStepReadout(OneStep):
     def _readout(self, features: Host) -> Host:
         """Return the outputs (rows, k) of features (rows, N)."""
         return np.asarray(features @ np.atleast_2d(self.coef_).T + self.intercept_)
+
+    def _standardised_outputs(self, training: Training, sample: Sample) -> Host:
+        """Return the outputs on a sample in the units of its targets."""
+        outputs = self._readout(to_host(self._layer.features(training.settings.backend, sample.z)))
+        return (outputs - training.centre) / np.where(training.scale > 0, training.scale, 1.0)

@@ -2,84 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.layer import FirstLayer
-from gradstep.estimators.metric import HOST, Metric
-from gradstep.estimators.moves import NO_STEP, Move, Sample, moved_on
+from gradstep.estimators.metric import Metric, measure
+from gradstep.estimators.moves import NO_STEP, Move, moved_on
+from gradstep.estimators.rows import HOST, Sample, Training
+from gradstep.estimators.score_curve import LeftOut, Levels, ScoreCurve, score_curve
 from gradstep.estimators.targets import mistaken
-from gradstep.simulation.backend import Array
-from gradstep.simulation.leave_one_out import Copies, copies_of, left_out
-from gradstep.simulation.ridge import OutOfRange, factorise
+from gradstep.simulation.leave_one_out import copies_of
+from gradstep.simulation.ridge import OutOfRange
 
-__all__ = ["LeftOut", "Levels", "Model", "Pool", "left_out_errors"]
+if TYPE_CHECKING:
+    from gradstep.estimators.readout import OneStepReadout
+
+__all__ = ["Model", "left_out_errors"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
 #: Parts of the rows: each is scored by a step on the others.
 _PARTS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Rows of a readout.
-
-    Parameters
-    ----------
-    features : ndarray, shape (M, N)
-    targets : ndarray, shape (M, K)
-        Standardised numbers, or classes coded as +1 and -1.
-    weights : ndarray, shape (M,)
-        Positive.
-    copies : Copies
-    classes : bool
-        Whether the targets are classes.
-    """
-
-    features: Host
-    targets: Host
-    weights: Host
-    copies: Copies
-    classes: bool
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """Errors of rows left out, each of shape (M, penalties).
-
-    Parameters
-    ----------
-    squares : ndarray
-        Squared errors, sum over outputs.
-    wrong : ndarray
-        One where another class wins, zero elsewhere; without meaning for numbers.
-    """
-
-    squares: Host
-    wrong: Host
-
-
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """Errors with a step on most rows, and with a step on half of them.
-
-    Parameters
-    ----------
-    share : float
-        Part of the step's rows behind `most`.
-    most : LeftOut
-    half : LeftOut or None
-        None without a step.
-    """
-
-    share: float
-    most: LeftOut
-    half: LeftOut | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +51,7 @@ class Model:
     n_steps : int
     unit : float
         Unit of the sample's weights.
+    ridge : float
     """
 
     initial: FirstLayer
@@ -114,14 +64,38 @@ class Model:
     eta: float | None
     n_steps: int
     unit: float
+    ridge: float
 
-    def pool(self) -> Pool:
-        """Return the rows of the readout with the features that the fit has."""
-        return self._pool(self.stepped.features(HOST, self.sample.z[self.sample.fit_rows]))
+    @classmethod
+    def of(cls, fit: OneStepReadout, training: Training, most: int) -> Self:
+        """Return a fitted estimator with about so many rows of a table."""
+        sample, classes = training.sample(most), bool(is_classifier(fit))
+        chosen = None if fit.step_errors_ is None else fit.step_errors_.chosen._replace(smooth=False)
+        return cls(
+            initial=fit._initial,
+            stepped=fit._layer,
+            sample=sample,
+            targets=np.sign(sample.y * training.scale + training.centre) if classes else sample.y,
+            classes=classes,
+            metric=measure(sample),
+            move=chosen or Move(fit.step_scale_, fit.damping_),
+            eta=fit.eta_ if chosen is None and fit.eta_ > 0 else None,
+            n_steps=training.settings.n_steps,
+            unit=training.unit,
+            ridge=fit.ridge_,
+        )
 
-    def inputs(self) -> Pool:
+    def curve(self, *, n: ArrayLike | None = None, ridge: ArrayLike | None = None) -> ScoreCurve:
+        """Estimate its learning curve; arguments as for `score_curve`."""
+        return score_curve(self.pool(), self.levels, self.ridge, classes=self.classes, n=n, ridge=ridge)
+
+    def pool(self) -> Sample:
+        """Return the rows of the readout with the features and the targets that the fit has."""
+        return self._pool(self.stepped)
+
+    def inputs(self) -> Sample:
         """Return the same rows with the standardised inputs for features."""
-        return self._pool(self.sample.z[self.sample.fit_rows])
+        return self._pool(None)
 
     def levels(self, penalties: Host) -> Levels:
         """Return the errors of networks of which neither step nor readout has used the row.
@@ -130,77 +104,43 @@ class Model:
         uses all rows but a tenth, or but a half, for the rows of that part. The readout is always fitted to all rows
         but one.
         """
-        sample = self.sample
+        sample, step, fit = self.sample, self.sample.step_rows, self.sample.fit_rows
         if self.move == NO_STEP:
-            return Levels(1.0, self._left_out([(self.initial, sample.fit_rows)], penalties), None)
-        if not (sample.step_rows & sample.fit_rows).any():
-            own = self._left_out([(self._stepped(sample.step_rows), sample.fit_rows)], penalties)
-            halves = ((self._stepped(sample.step_rows & self._part(k, 2)), sample.fit_rows) for k in range(2))
-            return Levels(1.0, own, self._left_out(halves, penalties))
+            return Levels(1.0, self._left_out([(step, fit)], penalties), None)
+        if not sample.shared:
+            halves = [(step & sample.part(k, 2), fit) for k in range(2)]
+            return Levels(1.0, self._left_out([(step, fit)], penalties), self._left_out(halves, penalties))
         most, half = (
-            self._left_out(
-                ((self._stepped(sample.step_rows & ~self._part(k, parts)), self._part(k, parts)) for k in range(parts)),
-                penalties,
-            )
+            self._left_out(((step & ~part, part) for part in (sample.part(k, parts) for k in range(parts))), penalties)
             for parts in (_PARTS, 2)
         )
         return Levels(1 - 1 / _PARTS, most, half)
 
-    def _pool(self, features: Host) -> Pool:
+    def _pool(self, layer: FirstLayer | None) -> Sample:
+        rows = self.sample.fit_rows
+        seen, targets = self.sample.of(rows), self.targets[rows]
+        features, weights = seen.z if layer is None else layer.features(HOST, seen.z), seen.weights * self.unit
         if not np.isfinite(features).all():
             raise OutOfRange
-        rows = self.sample.fit_rows
-        targets, weights = self.targets[rows], self.sample.weights[rows] * self.unit
-        groups = self.sample.copies.group[rows].astype(np.uint64)
-        return Pool(features, targets, weights, copies_of(groups, targets, weights), self.classes)
+        copies = copies_of(seen.copies.group.astype(np.uint64), targets, weights)
+        return replace(seen, z=features, y=targets, weights=weights, copies=copies)
 
-    def _part(self, number: int, parts: int) -> Rows:
-        """Mark one of so many parts of the rows; the numbers of groups are in random order."""
-        return np.asarray(self.sample.copies.group % parts == number)
-
-    def _stepped(self, rows: Rows) -> FirstLayer:
-        return moved_on(self.initial, self.sample, rows, self.metric, self.move, self.n_steps, eta=self.eta)
-
-    def _left_out(self, layers: Iterable[tuple[FirstLayer, Rows]], penalties: Host) -> LeftOut:
-        """Score rows by the layer that stands with them; rows with several have the mean."""
+    def _left_out(self, splits: Iterable[tuple[Rows, Rows]], penalties: Host) -> LeftOut:
+        """Score rows by a step on the rows that stand with them; rows that stand with several have the mean."""
         fit = self.sample.fit_rows
         shape = (int(fit.sum()), len(penalties))
         squares, wrong, times = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], 1))
-        for layer, rows in layers:
-            found = left_out_errors(self._pool(layer.features(HOST, self.sample.z[fit])), rows[fit], penalties)
+        for step, rows in splits:
+            layer = moved_on(self.initial, self.sample, step, self.metric, self.move, self.n_steps, eta=self.eta)
+            found = left_out_errors(self._pool(layer), rows[fit], penalties)
             squares[rows[fit]] += found.squares
             wrong[rows[fit]] += found.wrong
             times[rows[fit]] += 1
         return LeftOut(squares / times, wrong / times)
 
 
-def left_out_errors(pool: Pool, scored: Rows, penalties: Host) -> LeftOut:
-    """Score some rows of a pool, each by a fit to all others.
-
-    Parameters
-    ----------
-    pool : Pool
-    scored : ndarray of bool, shape (M,)
-    penalties : ndarray, shape (P,)
-
-    Returns
-    -------
-    LeftOut
-        Of the scored rows.
-    """
-    rows, width = pool.features.shape
-    empty = np.empty((0, len(penalties)))
-    squares, wrong = [empty], [empty]
-
-    def every() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield pool.features.copy(), np.arange(rows)
-
-    def some() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield pool.features[scored], np.flatnonzero(scored)
-
-    ridge = factorise(every, rows, width, pool.targets, pool.weights)
-    for index, outputs in left_out(ridge, some, pool.copies, penalties) if scored.any() else ():
-        targets = pool.targets[index, :, None]
-        squares.append(((targets - outputs) ** 2).sum(axis=1))
-        wrong.append(mistaken(outputs, targets).astype(np.float64))
-    return LeftOut(np.concatenate(squares), np.concatenate(wrong))
+def left_out_errors(pool: Sample, scored: Rows, penalties: Host) -> LeftOut:
+    """Score some rows of a pool, each by a fit of its targets on its features to all others."""
+    scores = pool.scores(pool.ridge(), scored, penalties, mistaken)
+    assert scores.wrong is not None
+    return LeftOut(scores.squares.T * pool.y.shape[1], scores.wrong.T.astype(np.float64))

@@ -101,10 +101,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         ValueError
             On parameters, inputs or targets that cannot be used.
         """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        table = self._inputs(X)
-        settings = self._settings(table.shape[0], self.ridge)
+        table, settings = self._begin(X, y)
         targets = self._target_matrix(y)
         check_consistent_length(table, targets)
         self._fit(table, targets, sample_weight, settings)
@@ -158,8 +155,3 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
         return number_targets(y)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags

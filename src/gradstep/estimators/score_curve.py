@@ -24,14 +24,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.checks import positive
 from gradstep.errors import InvalidInput
-from gradstep.estimators.refits import Levels, Pool
+from gradstep.estimators.rows import Sample
 from gradstep.learning import LearningCurve, learning_curve
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
@@ -40,7 +40,7 @@ from gradstep.text_table import Table, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Score", "ScoreCurve", "score_curve"]
+__all__ = ["LeftOut", "Levels", "Score", "ScoreCurve", "score_curve"]
 
 Host = NDArray[np.float64]
 
@@ -271,7 +271,7 @@ class ScoreCurve(Summarised):
         -------
         matplotlib.figure.Figure
         """
-        from gradstep.estimators.score_figure import draw_scores
+        from gradstep.estimators.figures import draw_scores
         from gradstep.picture import offer
 
         return offer(draw_scores({"": self}))
@@ -333,11 +333,30 @@ class ScoreCurve(Summarised):
         return Score(value, math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else math.nan)
 
 
+class LeftOut(NamedTuple):
+    """Errors of rows left out: squares, the sum over outputs, and one where another class wins; shape (M, penalties).
+
+    The latter is without meaning for numbers.
+    """
+
+    squares: Host
+    wrong: Host
+
+
+class Levels(NamedTuple):
+    """Errors with a step on a `share` of its rows, near one, and on half of them (None without a step)."""
+
+    share: float
+    most: LeftOut
+    half: LeftOut | None
+
+
 def score_curve(
-    pool: Pool,
+    pool: Sample,
     levels: Callable[[Host], Levels],
     chosen: float,
     *,
+    classes: bool,
     n: ArrayLike | None = None,
     ridge: ArrayLike | None = None,
 ) -> ScoreCurve:
@@ -345,8 +364,8 @@ def score_curve(
 
     Parameters
     ----------
-    pool : Pool
-        With the features of the fit.
+    pool : Sample
+        Rows of the readout with the features of the fit; their targets are standardised numbers, or codes of classes.
     levels : callable
         ``levels(penalties)`` returns errors of rows that are left out.
     chosen : float
@@ -356,10 +375,6 @@ def score_curve(
     ridge : array_like of float, optional
         Penalties; by default five around that of the model, from a twentieth of it to twenty times as much.
 
-    Returns
-    -------
-    ScoreCurve
-
     Raises
     ------
     InvalidInput
@@ -367,23 +382,23 @@ def score_curve(
     NotConverged
         As `gradstep.learning_curve`.
     """
-    rows, weights = len(pool.targets), pool.weights
+    rows, weights = len(pool.y), pool.weights
     if rows < _FEWEST_ROWS:
         raise InvalidInput("X", f"{rows} rows", f"at least {_FEWEST_ROWS} rows for a learning curve")
     share = weights / weights.sum()
-    mean = share @ pool.targets
-    if not float((share @ (pool.targets - mean) ** 2).sum()) > 0:
+    mean = share @ pool.y
+    if not float((share @ (pool.y - mean) ** 2).sum()) > 0:
         raise InvalidInput("y", "targets that do not vary", "targets with something to learn")
     sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else np.atleast_1d(positive("n", n))
-    features, mass = pool.features - share @ pool.features, float(weights.mean())
+    features, mass = pool.z - share @ pool.z, float(weights.mean())
     penalties = np.unique(positive("ridge", chosen * _PENALTIES if ridge is None else ridge))
     constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * mass))
     total = float((weights @ features**2).sum()) + rows * mass * constant**2
     if ridge is None:
         penalties = np.unique(np.maximum(penalties, _LEAST * total * float(sizes.max()) / rows))
     penalties = np.append(penalties, _NOTHING_FITTED * total)
-    codes = pool.classes and pool.targets.shape[1] > 1
-    targets = (pool.targets + 1) / 2 if codes else pool.targets if pool.classes else pool.targets - mean
+    codes = classes and pool.y.shape[1] > 1
+    targets = (pool.y + 1) / 2 if codes else pool.y if classes else pool.y - mean
     curve = learning_curve(
         np.column_stack([features, np.full(rows, constant)]),
         targets,
@@ -394,27 +409,15 @@ def score_curve(
     found = levels(penalties)
     unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1
     squares = unit * found.most.squares
-    variance = float((share @ (targets - share @ targets) ** 2).sum()) if pool.classes else None
+    variance = float((share @ (targets - share @ targets) ** 2).sum()) if classes else None
     best = squares[:, int(np.argmin(share @ squares[:, :-1]))]
-    return ScoreCurve(_levelled(curve, found, share, unit), variance, pool.classes, best, weights, chosen)
+    return ScoreCurve(_levelled(curve, found, share, unit), variance, classes, best, weights, chosen)
 
 
 def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) -> LearningCurve:
-    """Return a curve of the whole model, without its last size.
+    """Return the curve of the whole model, from that of the fit's features, of which the last size is that of the pool.
 
-    Parameters
-    ----------
-    curve : LearningCurve
-        Of the fit's features, the last size being that of the pool.
-    levels : Levels
-    share : ndarray, shape (M,)
-        Weights of the rows, of sum one.
-    unit : float
-        Unit of the squares of `levels`.
-
-    Returns
-    -------
-    LearningCurve
+    The shares of the rows, shape (M,), add up to one; `unit` is that of the squares in `levels`.
     """
     squares = unit * levels.most.squares
     level = share @ squares

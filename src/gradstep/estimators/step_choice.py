@@ -20,7 +20,7 @@ directions of a target, so that the networks that look for them are wider than t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,17 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
-from gradstep.estimators.metric import HOST, Metric
-from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, Sample, gradient_on, moved_on
-from gradstep.simulation.backend import Array
-from gradstep.simulation.leave_one_out import Mistaken, Scores, leave_one_out, penalty_path
-from gradstep.simulation.ridge import OutOfRange, factorise
+from gradstep.estimators.metric import Metric
+from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, gradient_on, moved_on
+from gradstep.estimators.rows import HOST, Sample
+from gradstep.simulation.leave_one_out import Mistaken, Scores, penalty_path
+from gradstep.simulation.ridge import OutOfRange
 
 __all__ = [
-    "CHOICE_ROWS",
     "CHOICE_WIDTH",
     "CLEARLY",
-    "FOLDS",
     "SCALES",
     "PenaltyPath",
     "StepErrors",
@@ -57,27 +55,14 @@ SCALES = (0.25, 6.0)
 CLEARLY = 2.0
 """Standard errors by which a step must be better than the smallest one to be taken in its place."""
 
-FOLDS = 3
-"""Parts of the rows: each is left out of the steps and of the ridge fit by which its own errors are measured."""
-
 CHOICE_WIDTH = 256
 """Largest number of neurons of the networks that are compared."""
 
-CHOICE_ROWS = 4096
-"""Largest number of rows on which the networks are compared."""
-
 
 def candidates(damping: float, *, redraw: bool, smooth: bool = False) -> list[Move]:
-    """Return the moves to compare.
+    """Return the moves to compare: no step, steps of this damping and, if `redraw`, rounds that draw the layer again.
 
-    Parameters
-    ----------
-    damping : float
-        Of the steps.
-    redraw : bool
-        Whether rounds that draw the layer again are among them.
-    smooth : bool, optional
-        Whether no step and the rounds are among them with smooth neurons, too.
+    If `smooth`, no step and the rounds are among them with smooth neurons, too.
     """
     rounds = [Move(0.0, math.inf, ROUNDS)] if redraw else []
     again = [move._replace(smooth=True) for move in (NO_STEP, *rounds)] if smooth else []
@@ -102,18 +87,9 @@ class PenaltyPath:
     seen: Host
 
     def corrected(self, penalties: Host, errors: Host) -> Host:
-        """Return errors of a fit whose step has seen its rows, as if it had not.
+        """Return errors (Q,), at relative penalties (Q,), of a fit whose step has seen its rows, as if it had not.
 
-        Parameters
-        ----------
-        penalties : ndarray, shape (Q,)
-            Relative, increasing.
-        errors : ndarray, shape (Q,)
-
-        Returns
-        -------
-        ndarray, shape (Q,)
-            Infinite for penalties with which unseen rows have larger errors than with hardly any fit.
+        They are infinite for penalties with which unseen rows have larger errors than with hardly any fit.
         """
         unseen, seen = (np.interp(np.log(penalties), np.log(self.penalties), line) for line in (self.unseen, self.seen))
         return np.where(unseen <= self.unseen[-1], errors + unseen - seen, np.inf)
@@ -125,19 +101,8 @@ class PenaltyPath:
         after a step on fewer rows need a larger penalty, whether or not anything was seen. But a penalty that makes
         them worse than hardly any fit does fits noise.
 
-        Parameters
-        ----------
-        penalties : ndarray, shape (Q,)
-            Relative, increasing.
-        errors : ndarray, shape (Q,)
-            Errors of the fit.
-        least : int
-            Place of the smallest penalty allowed: that the errors of the fit ask for.
-
-        Returns
-        -------
-        int
-            Place of the penalty with the least corrected error; of equal ones, the largest.
+        Return the place of the penalty with the least corrected error; of equal ones, the largest. It is not below
+        `least`, the place that the errors of the fit ask for.
         """
         corrected = self.corrected(penalties, errors)
         corrected[:least] = np.inf
@@ -208,30 +173,27 @@ class StepErrors:
         assert path is not None  # moves whose features overflow are not chosen
         return path
 
-    def gain(self, move: Move, over: Move = NO_STEP) -> tuple[float, float]:
-        """Return how much lower the error of one step is than that of another, with the standard error over rows.
+    def gain(self, move: Move, over: Move = NO_STEP, *, of: StepErrors | None = None) -> tuple[float, float]:
+        """Return how much lower the error of a move is than that of another, with the standard error over rows.
 
-        Infinite or NaN, and zero, where the features of either overflow.
+        The other may be one `of` another comparison on the same rows. Infinite or NaN, and zero, where the features of
+        either overflow.
         """
-        return self.gain_over(self, over, move)
+        other = of or self
+        return self._less(self.squares[self.moves.index(move)], other.squares[other.moves.index(over)])
 
-    def gain_over(self, other: StepErrors, over: Move, move: Move | None = None) -> tuple[float, float]:
-        """Return the same for a step of another comparison on the same rows; `move` is by default the same step."""
-        ours = self.squares[self.moves.index(over if move is None else move)]
-        return self._less(ours, other.squares[other.moves.index(over)])
+    def more_right(self, move: Move, over: Move, *, of: StepErrors | None = None) -> tuple[float, float]:
+        """Return how much higher the accuracy is, as `gain`; NaN and zero for numbers."""
+        other = of or self
+        if self.wrong is None or other.wrong is None:
+            return math.nan, 0.0
+        return self._less(self.wrong[self.moves.index(move)], other.wrong[other.moves.index(over)])
 
     def accuracy(self, move: Move) -> float:
         """Return the share of rows whose class wins; NaN for numbers, and where features overflow."""
         if self.wrong is None:
             return math.nan
         return 1 - float(self.wrong[self.moves.index(move)] @ self.weights / self.weights.sum())
-
-    def more_right(self, other: StepErrors, over: Move, move: Move | None = None) -> tuple[float, float]:
-        """Return how much higher the accuracy is, with its standard error; the arguments are those of `gain_over`."""
-        if self.wrong is None or other.wrong is None:
-            return math.nan, 0.0
-        ours = self.wrong[self.moves.index(over if move is None else move)]
-        return self._less(ours, other.wrong[other.moves.index(over)])
 
     def _less(self, ours: Host, theirs: Host) -> tuple[float, float]:
         """Return how much less one is than the other, in the mean over rows, with its standard error."""
@@ -268,46 +230,43 @@ def score_steps(
     ----------
     layer : FirstLayer
         As drawn; as wide as the comparison shall be.
-    sample : Sample
-    metric : Metric
     moves : sequence of Move
         Their scales are divided evenly among the steps.
-    n_steps : int
     mistaken : callable, optional
         Says where outputs mean another class than the targets, as for `leave_one_out`.
-
-    Returns
-    -------
-    StepErrors
     """
-    folds = list(sample.folds())
+    folds, fit = list(sample.folds()), sample.of(sample.fit_rows)
     gradients = [gradient_on(layer, sample, seen) for seen, _ in folds]
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
 
     @cache
-    def stepped_without(k: int, move: Move) -> FirstLayer:
-        return moved_on(layer, sample, folds[k][0], metric, move, n_steps, gradient=gradients[k])
+    def without(k: int, move: Move) -> FirstLayer:
+        return moved_on(layer, sample, folds[k][0], metric, move, n_steps, first=gradients[k])
+
+    def scored_by(layer: FirstLayer, rows: NDArray[np.bool_], smooth: bool) -> Scores:
+        """Fit the ridge readout to all rows of the fit, and score some; every other penalty of the path will do."""
+        known = replace(fit, z=(layer.smooth() if smooth else layer).features(HOST, fit.z))
+        ridge = known.ridge()
+        scores = known.scores(ridge, rows[sample.fit_rows], penalty_path(ridge)[::2], mistaken)
+        # Networks of other widths have penalties of other sizes.
+        return replace(scores, penalties=scores.penalties / ridge.mean_square)
 
     def best_of(move: Move) -> tuple[Host, Host, PenaltyPath]:
         same = move._replace(smooth=False)  # the directions are those of kernel fits, whatever the neurons
         if same == NO_STEP:
-            scores = _scores(layer.smooth() if move.smooth else layer, sample, sample.fit_rows, mistaken)
+            scores = scored_by(layer, sample.fit_rows, move.smooth)
             return *_best(scores), PenaltyPath(scores.penalties, scores.errors, scores.errors)
         unseen, seen = [], []
         for k, (_, scored) in enumerate(folds):
-            stepped = stepped_without(k, same)
-            stepped = stepped.smooth() if move.smooth else stepped
             # The next fold, if there is one that the step has seen: so every row is scored once in either way.
             _, met = folds[(k + 1) % len(folds)]
-            both = _scores(stepped, sample, scored | met, mistaken)
-            place = np.flatnonzero(scored | met)
-            unseen.append(both.of(scored[place]))
-            seen.append(both.of(met[place]))
+            both, rows = scored_by(without(k, same), scored | met, move.smooth), scored | met
+            unseen.append(both.of(scored[rows]))
+            seen.append(both.of(met[rows]))
         scores = _joined(unseen)
-        path = PenaltyPath(scores.penalties, scores.errors, _joined(seen).errors)
         squares, wrong = _best(scores)
-        return squares[order], wrong[order], path
+        return squares[order], wrong[order], PenaltyPath(scores.penalties, scores.errors, _joined(seen).errors)
 
     squares = np.full((len(moves), len(order)), np.inf)
     wrong = np.full(squares.shape, np.nan)
@@ -315,9 +274,8 @@ def score_steps(
     for place, move in enumerate(moves):
         with suppress(OutOfRange):
             squares[place], wrong[place], paths[place] = best_of(move)
-    rows = sample.fit_rows
-    about_rows = sample.weights[rows], sample.copies.group[rows]
-    return StepErrors(tuple(moves), squares, *about_rows, tuple(paths), wrong if mistaken else None)
+    about = fit.weights, fit.copies.group, tuple(paths), wrong if mistaken else None
+    return StepErrors(tuple(moves), squares, *about)
 
 
 def _best(scores: Scores) -> tuple[Host, Host]:
@@ -332,21 +290,3 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     wrong = [part.wrong for part in parts if part.wrong is not None]
     weights = np.concatenate([part.weights for part in parts])
     return Scores(parts[0].penalties, squares, weights, np.concatenate(wrong, axis=1) if wrong else None)
-
-
-def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_], mistaken: Mistaken | None) -> Scores:
-    """Fit the ridge readout to all rows of the fit, and score some of them; every other penalty of the path will do."""
-    features = layer.features(HOST, sample.z[sample.fit_rows])
-    place = np.flatnonzero(sample.fit_rows)
-
-    def all_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield features.copy(), place
-
-    def some_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield features[scored[place]], np.flatnonzero(scored)
-
-    ridge = factorise(all_rows, len(place), layer.width, sample.y, sample.weights)
-    path = penalty_path(ridge)[::2]
-    scores = leave_one_out(ridge, some_rows, sample.y, sample.weights, sample.copies, path, mistaken)
-    # Networks of other widths have penalties of other sizes.
-    return replace(scores, penalties=scores.penalties / ridge.mean_square)

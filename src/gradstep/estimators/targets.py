@@ -5,26 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import assert_all_finite, check_array, column_or_1d  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["class_targets", "mistaken", "number_targets", "target_matrix"]
+__all__ = ["class_targets", "codes", "mistaken", "number_targets", "target_matrix"]
+
+
+def codes(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Code labels, shape (n,), as +1 and -1, shape (n, classes): one column a class, a single one for two classes."""
+    shown = classes[1:] if len(classes) == 2 else classes
+    return np.where(np.asarray(labels)[:, None] == shown, 1.0, -1.0)
 
 
 def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Code classes as +1 and -1, one column a class; a single column for two classes.
-
-    Parameters
-    ----------
-    y : array-like, shape (n,)
-
-    Returns
-    -------
-    classes : ndarray
-        Sorted.
-    targets : ndarray, shape (n, 1) or (n, classes)
+    """Return the sorted classes of labels, shape (n,), and their `codes`.
 
     Raises
     ------
@@ -38,23 +34,12 @@ def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
         raise ValueError("Input y contains missing labels.")
     check_classification_targets(y)
     encoder = LabelEncoder()
-    code = encoder.fit_transform(column_or_1d(y, warn=True))
-    classes = encoder.classes_
-    shown = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
-    return classes, np.where(code[:, None] == shown, 1.0, -1.0)
+    places = encoder.fit_transform(column_or_1d(y, warn=True))
+    return encoder.classes_, codes(places, np.arange(len(encoder.classes_)))
 
 
 def mistaken(outputs: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Say where outputs mean another class than the codes of `class_targets`: that with the largest output wins.
-
-    Parameters
-    ----------
-    outputs, codes : ndarray, shape (n, outputs, ...)
-
-    Returns
-    -------
-    ndarray, shape (n, ...)
-    """
+    """Say where outputs, shape (n, outputs, ...), mean another class than codes: that with the largest output wins."""
     if codes.shape[1] == 1:
         return np.asarray(((outputs > 0) != (codes > 0))[:, 0])
     return np.asarray(outputs.argmax(axis=1) != codes.argmax(axis=1))

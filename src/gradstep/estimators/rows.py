@@ -1,0 +1,140 @@
+"""The rows of a fit: a whole table on its way, and some of its rows held in memory with ridge fits to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from array_api_compat import numpy as numpy_namespace
+from numpy.typing import NDArray
+
+from gradstep.estimators.parameters import Settings
+from gradstep.estimators.table import Table
+from gradstep.simulation.backend import Backend
+from gradstep.simulation.leave_one_out import Copies, Mistaken, Scores, copies_of, leave_one_out
+from gradstep.simulation.ridge import IndexedBlocks, Ridge, factorise
+
+__all__ = ["CHOICE_ROWS", "FOLDS", "HOST", "Sample", "Training"]
+
+Host = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+HOST = Backend(numpy_namespace, None, "float64")
+"""For tables in memory that are too small to be worth starting threads for."""
+
+FOLDS = 3
+"""Parts of the rows: each is left out of the steps and of the ridge fit by which its own errors are measured."""
+
+CHOICE_ROWS = 4096
+"""Largest number of rows on which networks are compared."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows held in memory, on which networks are compared.
+
+    Parameters
+    ----------
+    z : ndarray, shape (n, d)
+        Standardised inputs, or features.
+    y : ndarray, shape (n, k)
+    weights : ndarray, shape (n,)
+    copies : Copies
+        Its groups have numbers in the order of the rows' hashes, which is random: parts of the rows are made by them.
+    step_rows, fit_rows : ndarray of bool, shape (n,)
+        Rows of the step and of the ridge fit: all of them, or disjoint.
+    """
+
+    z: Host
+    y: Host
+    weights: Host
+    copies: Copies
+    step_rows: Rows
+    fit_rows: Rows
+
+    @property
+    def shared(self) -> bool:
+        """Whether the step and the ridge fit have rows in common."""
+        return bool((self.step_rows & self.fit_rows).any())
+
+    def part(self, number: int, parts: int) -> Rows:
+        """Mark one of so many parts of the rows; copies of a row are in one part."""
+        return np.asarray(self.copies.group % parts == number)
+
+    def folds(self) -> Iterator[tuple[Rows, Rows]]:
+        """Yield rows for a step, and those rows of the fit that it has not seen: every row of the fit once."""
+        if not self.shared:
+            yield self.step_rows, self.fit_rows
+            return
+        for k in np.unique(self.copies.group[self.fit_rows] % FOLDS):
+            fold = self.part(k, FOLDS)
+            yield self.step_rows & ~fold, self.fit_rows & fold
+
+    def of(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Self:
+        """Return some of the rows; the copies of each are still those among all rows."""
+        copies = Copies(self.copies.weight[rows], self.copies.mean[rows], self.copies.group[rows])
+        sides = self.step_rows[rows], self.fit_rows[rows]
+        z, y, weights = self.z[rows], self.y[rows], self.weights[rows]
+        return replace(self, z=z, y=y, weights=weights, copies=copies, step_rows=sides[0], fit_rows=sides[1])
+
+    def ridge(self) -> Ridge:
+        """Factorise the ridge fit of y on z."""
+        rows, width = self.z.shape
+        return factorise(self._blocks(np.ones(rows, dtype=bool)), rows, width, self.y, self.weights)
+
+    def scores(self, ridge: Ridge, rows: Rows, penalties: Host, mistaken: Mistaken | None = None) -> Scores:
+        """Return leave-one-out errors of some of the rows in such a fit."""
+        return leave_one_out(ridge, self._blocks(rows), self.y, self.weights, self.copies, penalties, mistaken)
+
+    def _blocks(self, rows: Rows) -> IndexedBlocks:
+        return lambda: iter([(self.z[rows], np.flatnonzero(rows))])
+
+
+@dataclass(frozen=True)
+class Training:
+    """A table on its way into a fit.
+
+    Parameters
+    ----------
+    settings : Settings
+    table : Table
+    centre, scale : ndarray, shape (k,)
+        What was subtracted from the targets, and what they were divided by; zero for constants.
+    hashes : ndarray of uint64, shape (n,)
+        Hashes of the inputs, from which folds and subsamples are made.
+    step_rows, fit_rows : ndarray of bool, shape (n,)
+        Rows of the step and of the ridge fit.
+    unit : float
+        Unit of the table's weights: the weights that are given may be multiples of any number.
+    """
+
+    settings: Settings
+    table: Table
+    centre: Host
+    scale: Host
+    hashes: NDArray[np.uint64]
+    step_rows: Rows
+    fit_rows: Rows
+    unit: float
+
+    def sample(self, count: int | None = None) -> Sample:
+        """Gather about `count` of the distinct rows; where they are split, half of them on each side if there are."""
+        count = CHOICE_ROWS if count is None else count
+        split = self.settings.split > 0
+        step, fit = self.step_rows, self.fit_rows
+        if split:
+            most = [max(count // 2, count - len(np.unique(self.hashes[other]))) for other in (fit, step)]
+            rows = (step & self.among_first(step, most[0])) | (fit & self.among_first(fit, most[1]))
+        else:
+            rows = step & self.among_first(step, count)
+        z, index = self.table.gathered(rows)
+        y, weights = self.table.targets[index], self.table.weights[index]
+        return Sample(z, y, weights, copies_of(self.hashes[index], y, weights), step[index], fit[index])
+
+    def among_first(self, rows: Rows, count: int) -> Rows:
+        """Mark about `count` of the distinct rows, at random but always the same ones."""
+        keys = self.hashes * np.uint64(0x9E3779B97F4A7C15)  # not the order in which rows were split
+        distinct = np.unique(keys[rows])
+        return np.asarray(keys <= distinct[min(count, len(distinct)) - 1])

@@ -109,6 +109,21 @@ def test_without_damping_readouts_of_several_values_have_nearly_the_errors_of_th
     assert damped.test_error == pytest.approx(plain.test_error, rel=6e-3)
 
 
+@pytest.mark.parametrize("damping", [0.1, 1.0])
+@pytest.mark.parametrize("inputs", [None, gs.Inputs.power_law(0.5)])
+@pytest.mark.parametrize("activation", ["relu", "tanh(x) + 0.3*x**2", "softplus"])
+def test_readouts_that_are_almost_equal_have_the_errors_of_equal_ones(activation, inputs, damping):
+    equal = gs.Problem(
+        d=600, width=800, n_step=1800, n=1400, activation=activation, teacher="sin(x)", noise=0.2, ridge=10.0,
+        eta="sqrt(N)", readout="constant", inputs=inputs, damping=damping,
+    )  # fmt: skip
+    known = gs.predict(equal).test_error
+    for apart in (1e-9, 1e-6, 1e-4, 0.01, 0.03, 0.1):
+        found = gs.predict(equal.replace(readout={1: 0.5, 1 + apart: 0.5})).test_error
+        # The rules of the rows' law have a tolerance of 1e-8.
+        assert abs(found - known) <= (apart + 2e-8) * known
+
+
 @pytest.mark.parametrize(
     ("changes", "inputs"),
     [

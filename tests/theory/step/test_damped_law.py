@@ -48,6 +48,21 @@ def test_slopes_are_those_of_the_transforms(damping, stretch):
         np.testing.assert_allclose((of(Z + h)[0] - of(Z - h)[0]) / (2 * h), of(Z)[1], rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("more", [0.0, 1e-8, 1e-5, 1e-3])
+@pytest.mark.parametrize("inputs", [INPUTS, gs.Inputs([1.0])])
+def test_a_transform_has_its_digits_below_the_law(inputs, more):
+    # With readouts that are almost equal, q is by next to nothing above k. The law lies above .05, so that the
+    # transform is analytic near zero, and its third derivative is known by Cauchy's formula too.
+    law, radius = DampedLaw(samples_of(0.3, 0.3, "max(x, 0)", inputs), 0.02, 0.4, 0.4 * (1 + more)), 0.03
+    angle = np.pi * (np.arange(16) + 0.5) / 16
+    values, _ = law.transform(radius * np.exp(1j * angle))
+    third = 6 / radius**3 * (values * np.exp(-3j * angle)).real.mean()
+    height = 3e-4
+    found, slope = law.transform(np.array([1j * height]))
+    # Im m / y = m' - y^2 m''' / 6, and Re m' = m' - y^2 m''' / 2.
+    assert (found.imag / height - slope.real)[0] / height**2 == pytest.approx(third / 3, rel=3e-4)
+
+
 @pytest.mark.parametrize("inputs", [INPUTS, gs.Inputs([1.0])])
 def test_a_large_damping_has_the_law_of_stretched_rows(inputs):
     damped = samples_of(1e7, 0.8, "x + 0.4*(x**2 - 1) + 0.3", inputs)

@@ -56,6 +56,10 @@ def problems(draw: Any, activations: list[str] = ODD + NOT_ODD) -> gs.Problem:
 WEAK = gs.Problem(
     activation="tanh", teacher="sin", d=300, width=400, n_step=600, n=700, eta=1e-6, ridge=2.0, noise=0.1, damping=1.0
 )  # fmt: skip
+SQUARE = gs.Problem(
+    activation="tanh", teacher="sin(x)", d=60, width=90, n_step=60, n=120, eta="sqrt(N)", ridge=1.0, noise=0.2,
+    readout="constant", damping=1e-4,
+)  # fmt: skip
 FEW_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=300, damping=0.001)
 MANY_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=10**8)
 LINEAR = WEAK.replace(activation="x", n_step=100, eta=gs.Step(1.0, 0.5), damping=1e-4)
@@ -63,6 +67,8 @@ LINEAR = WEAK.replace(activation="x", n_step=100, eta=gs.Step(1.0, 0.5), damping
 
 @settings(max_examples=40)
 @given(problems())
+@example(SQUARE)
+@example(SQUARE.replace(damping=1e-6))
 @example(WEAK)
 @example(FEW_SAMPLES)
 @example(MANY_SAMPLES)

@@ -1,5 +1,6 @@
 """The law of the rows after a damped step: without damping that of the plain step, and drawn matrices."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -235,6 +236,23 @@ def test_from_everywhere_the_same_solution_is_found(damping, ratio, stretch, mon
     monkeypatch.setattr(DampedLaw, "_beginning", beginning)
     for _ in range(5):
         np.testing.assert_allclose(DampedLaw(samples, 0.7, *stretch).transform(Z)[0], expected, rtol=1e-10)
+
+
+def test_as_many_samples_as_directions_with_hardly_any_damping():
+    # At the first point steps from the beginning circle around the solution.
+    d, damping, strength, z = 500, 1e-4, 0.03, np.geomspace(1, 300, 60)[[17, 30, 40]] * (1 + 0.2j)
+    samples, found = samples_of(damping, 1.0, "sin(x)", gs.Inputs([1.0])), []
+    expected = np.concatenate([DampedLaw(samples, strength).transform(z[k : k + 1])[0] for k in range(3)])
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        x = random.standard_normal((d, d))
+        r = np.sin(x[:, 0]) + 0.3 * random.standard_normal(d)
+        metric = (1 + damping) * np.linalg.inv(x.T @ x / d + damping * np.eye(d))
+        sampled, _ = drawn_products(x, r, metric, np.ones(d), samples.law.square)
+        found.append((1 / (np.linalg.eigvalsh(np.eye(d) + strength * sampled) - z[:, None])).mean(axis=1))
+    for part in (np.real, np.imag):
+        mean, error = part(np.mean(found, axis=0)), np.std(part(found), axis=0, ddof=1) / math.sqrt(8)
+        assert np.all(np.abs(mean - part(expected)) < 4 * error + 0.01 * np.abs(mean))
 
 
 @pytest.mark.parametrize(("name", "value"), [("_MAX_STEPS", 1), ("_TOLERANCE", 0.0)])

@@ -50,7 +50,9 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: Relative residual of the fixed point, the same with few nodes for the samples, and steps after which it is given up.
-_TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 200
+_TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 40
+#: How often the distance from the real axis is doubled to find where to start.
+_DOUBLINGS = 12
 #: What counts as zero of an imaginary part, over the number itself, and of the least eigenvalue of such parts.
 _ROUNDING, _SINGULAR = 1e-12, 1e-6
 #: Points of half a circle from which means are taken, and its radius over the size of the law.
@@ -400,18 +402,35 @@ class DampedLaw(RowLaw[DampedPoints]):
         NotConverged
             If the fixed point is not found.
         """
-        gain = self._beginning(z)
         with np.errstate(all="ignore"):
-            for rule, tolerance in zip(self._rules, (_ROUGH, _TOLERANCE), strict=True):
-                for _ in range(_MAX_STEPS):
-                    points = self._equations(gain, z, rule)
-                    if points.missed <= tolerance:
-                        break
-                    newton = points.newton
-                    gain = np.where(_positive(newton)[:, None, None], newton, gain + points.gap)
-                else:
-                    advice = "Change the damping or the step."
-                    raise NotConverged("the law of the rows after a damped step", points.missed, tolerance, advice)
+            points = self._approached(z, self._roughly(z).gain, self._rules[1], _TOLERANCE)
+        if not points.missed <= _TOLERANCE:
+            advice = "Change the damping or the step."
+            raise NotConverged("the law of the rows after a damped step", points.missed, _TOLERANCE, advice)
+        return points
+
+    def _roughly(self, z: Complex, doublings: int = _DOUBLINGS) -> DampedPoints:
+        """Return the solution with few nodes for the samples.
+
+        Where it is not found at once it is followed from points that are twice as far from the real axis: with as many
+        samples as directions and hardly any damping, the step has a wide law, and what it starts from is far off.
+        """
+        rule = self._rules[0]
+        points = self._approached(z, self._beginning(z), rule, _ROUGH)
+        if points.missed <= _ROUGH or not doublings:
+            return points
+        above = self._roughly(z + 1j * z.imag, doublings - 1)
+        ahead = above.gain - 1j * z.imag[:, None, None] * above.d_gain
+        return self._approached(z, np.where(_positive(ahead)[:, None, None], ahead, above.gain), rule, _ROUGH)
+
+    def _approached(self, z: Complex, gain: Complex, rule: ResidualRule, tolerance: float) -> DampedPoints:
+        """Return the equations after steps towards the solution, as many as it takes or as there are."""
+        for _ in range(_MAX_STEPS):
+            points = self._equations(gain, z, rule)
+            if points.missed <= tolerance:
+                break
+            newton = points.newton
+            gain = np.where(_positive(newton)[:, None, None], newton, gain + points.gap)
         return points
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:

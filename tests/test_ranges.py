@@ -90,3 +90,8 @@ def test_seeds() -> None:
     for text in ("0", "-1", "1.5", "x", "", "3,3", "1,", "99999999999,1", "4294967296,1"):
         with pytest.raises(InvalidInput, match="seeds"):
             parse_seeds(text)
+    assert parse_seeds("0", 0) == 0
+    with pytest.raises(InvalidInput) as refused:
+        parse_seeds("-1", 0)
+    allowed = "an integer in [0, 1000000], or distinct integers in [0, 2**32) such as 3,7,11"
+    assert str(refused.value) == f"seeds: got -1; allowed: {allowed}"

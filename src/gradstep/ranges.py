@@ -19,6 +19,8 @@ __all__ = ["MOST_VALUES", "parse_seeds", "values_of"]
 
 #: Most values one parameter may stand for.
 MOST_VALUES = 10_000
+#: Most networks that text may ask for.
+_MOST_SEEDS = 1_000_000
 
 _WHOLE = ("d", "width", "n_step", "n")
 _PER_D = ("width", "n_step", "n", "ridge")
@@ -199,23 +201,23 @@ def _readout(text: str) -> dict[float, float]:
     return law
 
 
-def parse_seeds(text: str) -> int | tuple[int, ...]:
-    """Read how many seeds (``"16"``), or the seeds themselves (``"3,7,11"``).
+def parse_seeds(text: str, least: int = 1) -> int | tuple[int, ...]:
+    """Read how many seeds (``"16"``), not below the least number, or the seeds themselves (``"3,7,11"``).
 
     Raises
     ------
     InvalidInput
-        On anything else; the simulation judges the values.
+        On anything else.
     """
-    allowed = "a number of seeds >= 1 such as 16, or distinct seeds in [0, 2**32) such as 3,7,11"
+    allowed = f"an integer in [{least}, {_MOST_SEEDS}], or distinct integers in [0, 2**32) such as 3,7,11"
     pieces = [piece.strip() for piece in text.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,10}", piece) for piece in pieces):
+    if not all(re.fullmatch(r"-?[0-9]{1,10}", piece) for piece in pieces):
         raise InvalidInput("seeds", text, allowed)
     seeds = tuple(map(int, pieces))
     if len(seeds) == 1:
-        if not 1 <= seeds[0] <= 1_000_000:
-            raise InvalidInput("seeds", text, "a number of seeds from 1 to 1000000, or distinct seeds such as 3,7,11")
+        if not least <= seeds[0] <= _MOST_SEEDS:
+            raise InvalidInput("seeds", seeds[0], allowed)
         return seeds[0]
-    if len(set(seeds)) != len(seeds) or max(seeds) >= 2**32:
+    if len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise InvalidInput("seeds", text, allowed)
     return seeds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import is_integer, one_of
+from gradstep.checks import one_of
 from gradstep.overlay import Overlay
 from gradstep.panels import Histogram, Line, Mark
 from gradstep.plain import plain
@@ -149,7 +149,7 @@ class SpectrumOverlay(Summarised):
                     "eigenvalue": bulk.eigenvalue.tolist(),
                     "density": bulk.density.tolist(),
                 },
-                "outliers": [value for value, _ in self.outliers],
+                "outliers": [{"singular_value": value, "label": label} for value, label in self.outliers],
                 "seeds": list(self.seeds),
                 "measured": self.measured.tolist(),
             }
@@ -218,7 +218,7 @@ def spectrum(problem: Problem, seeds: int | Sequence[int] = 0, *, of: str = "fea
     """
     one_of("of", of, tuple(_MATRIX))
     finite_sizes(problem)
-    chosen = () if is_integer(seeds) and seeds == 0 else chosen_seeds(seeds)
+    chosen = chosen_seeds(seeds, 0)
     theory: Spectrum | WeightSpectrum
     if of == "features":
         theory = feature_spectrum(problem)

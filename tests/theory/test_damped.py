@@ -56,6 +56,10 @@ def problems(draw: Any, activations: list[str] = ODD + NOT_ODD) -> gs.Problem:
 WEAK = gs.Problem(
     activation="tanh", teacher="sin", d=300, width=400, n_step=600, n=700, eta=1e-6, ridge=2.0, noise=0.1, damping=1.0
 )  # fmt: skip
+SQUARE = gs.Problem(
+    activation="tanh", teacher="sin(x)", d=60, width=90, n_step=60, n=120, eta="sqrt(N)", ridge=1.0, noise=0.2,
+    readout="constant", damping=1e-4,
+)  # fmt: skip
 FEW_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=300, damping=0.001)
 MANY_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=10**8)
 LINEAR = WEAK.replace(activation="x", n_step=100, eta=gs.Step(1.0, 0.5), damping=1e-4)
@@ -63,6 +67,8 @@ LINEAR = WEAK.replace(activation="x", n_step=100, eta=gs.Step(1.0, 0.5), damping
 
 @settings(max_examples=40)
 @given(problems())
+@example(SQUARE)
+@example(SQUARE.replace(damping=1e-6))
 @example(WEAK)
 @example(FEW_SAMPLES)
 @example(MANY_SAMPLES)
@@ -107,6 +113,21 @@ def test_without_damping_readouts_of_several_values_have_nearly_the_errors_of_th
     )  # fmt: skip
     plain, damped = gs.predict_many([problem, problem.replace(damping=1e8)])
     assert damped.test_error == pytest.approx(plain.test_error, rel=6e-3)
+
+
+@pytest.mark.parametrize("damping", [0.1, 1.0])
+@pytest.mark.parametrize("inputs", [None, gs.Inputs.power_law(0.5)])
+@pytest.mark.parametrize("activation", ["relu", "tanh(x) + 0.3*x**2", "softplus"])
+def test_readouts_that_are_almost_equal_have_the_errors_of_equal_ones(activation, inputs, damping):
+    equal = gs.Problem(
+        d=600, width=800, n_step=1800, n=1400, activation=activation, teacher="sin(x)", noise=0.2, ridge=10.0,
+        eta="sqrt(N)", readout="constant", inputs=inputs, damping=damping,
+    )  # fmt: skip
+    known = gs.predict(equal).test_error
+    for apart in (1e-9, 1e-6, 1e-4, 0.01, 0.03, 0.1):
+        found = gs.predict(equal.replace(readout={1: 0.5, 1 + apart: 0.5})).test_error
+        # The rules of the rows' law have a tolerance of 1e-8.
+        assert abs(found - known) <= (apart + 2e-8) * known
 
 
 @pytest.mark.parametrize(

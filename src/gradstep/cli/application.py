@@ -468,7 +468,7 @@ def spectrum(
     plots.check_plot_path(plot)
     if len(grid.problems) > 1:
         raise InvalidInput(grid.axes[0].name, grid.axes[0].texts, "one value: a spectrum is of one problem")
-    found = spectrum(grid.problems[0], 0 if seeds.strip() == "0" else parse_seeds(seeds), of=of)
+    found = spectrum(grid.problems[0], parse_seeds(seeds, 0), of=of)
     if plot is not None:
         plots.save(found.plot(), plot)
     if json_:

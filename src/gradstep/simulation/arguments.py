@@ -37,11 +37,11 @@ def chosen_seed(seed: int) -> int:
     return integer("seed", seed, 0, 2**32 - 1, allowed="an integer in [0, 2**32)")
 
 
-def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the seeds, given by their number or as a sequence, or raise `InvalidInput`."""
-    allowed = "a number of seeds >= 1, or distinct integers in [0, 2**32)"
+def chosen_seeds(seeds: int | Sequence[int], least: int = 1) -> tuple[int, ...]:
+    """Return the seeds, given by their number, not below the least one, or as a sequence, or raise `InvalidInput`."""
+    allowed = f"an integer >= {least}, or distinct integers in [0, 2**32)"
     if is_integer(seeds):
-        return tuple(range(integer("seeds", seeds, 1, allowed=allowed)))
+        return tuple(range(integer("seeds", seeds, least, allowed=allowed)))
     if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Sequence, np.ndarray)) or np.ndim(seeds) != 1:
         raise InvalidInput("seeds", seeds, allowed)
     chosen = tuple(seeds)

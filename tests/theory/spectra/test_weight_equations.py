@@ -10,6 +10,7 @@ import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import link_of
+from gradstep.theory.spectra import stieltjes
 from gradstep.theory.spectra import weight_spectrum as module
 from gradstep.theory.spectra.stieltjes import advance, find_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
@@ -335,8 +336,21 @@ def test_rows_of_a_quadratic_activation_reach_zero(damping):
     assert 240 * np.abs(law.cumulative(values) - (np.arange(240) + 0.5) / 240).max() < 4
 
 
-def test_a_band_whose_edge_does_not_move_ends_the_search():
-    # A square layer times such a matrix has a density like x^(-2/3), which panels do not resolve.
+@pytest.mark.parametrize("damping", [math.inf, 5.0])
+def test_a_square_layer_of_a_quadratic_activation(damping):
+    # Two square factors whose singular values reach zero have a density like x^(-2/3).
+    problem = QUADRATIC.replace(width=240, damping=damping)
+    law = weight_spectrum(problem).after
+    assert law.bands[0].lower == 0
+    assert law.cumulative(8e-9) / law.cumulative(1e-9) == pytest.approx(2, rel=1e-2)
+    values = gs.Network(problem, 3).weight_spectrum().after ** 2
+    assert 240 * np.abs(law.cumulative(values) - (np.arange(240) + 0.5) / 240).max() < 4
+
+
+def test_a_band_whose_edge_does_not_move_ends_the_search(monkeypatch):
+    # Panels for a density like x^(-1/2) do not resolve one like x^(-2/3).
+    edge = stieltjes._edge
+    monkeypatch.setattr(stieltjes, "_edge", lambda *known: edge(*known)._replace(power=2))
     problem = QUADRATIC.replace(width=240, damping=math.inf)
     step = step_statistics(problem, 240.0, 240.0, 1920.0)
     equations, _ = module._layer(problem, step, "network")

@@ -152,3 +152,25 @@ def test_without_labels_to_follow_the_spectrum_stays():
     assert still.outlier is None
     assert still.after is still.before
     assert still.after.edge == pytest.approx((1 + math.sqrt(300 / 240)) ** 2, rel=1e-6)
+
+
+#: The derivative has no mean, and the output of order one has a linear part all the same.
+JUMPS = gs.Problem(
+    activation="abs(x) + 2*sign(x) - 0.7978845608028654", teacher="x**2 - 1 + x", d=300, width=600, n_step=4800, n=10,
+    eta=gs.Step(2.0, 0.5), ridge=1.0, noise=0.2, readout={-0.5: 0.5, 2: 0.5}, output_scale="1/sqrt(N)",
+)  # fmt: skip
+
+
+def test_the_gradient_holds_the_output_also_where_the_derivative_has_no_mean():
+    outlier = weight_spectrum(JUMPS).outlier
+    beside = weight_spectrum(JUMPS.replace(activation="abs(x) + 2*sign(x) - 0.7978845608028654 + 1e-6*x")).outlier
+    assert outlier.gradient_overlap == pytest.approx(beside.gradient_overlap, rel=1e-4)
+    assert outlier.singular_value == pytest.approx(beside.singular_value, rel=1e-4)
+
+
+@pytest.mark.statistical
+def test_networks_have_that_gradient():
+    seeds = 24
+    values = [gs.Network(JUMPS, seed).weight_spectrum(leading=1).leading[0].gradient_overlap for seed in range(seeds)]
+    deviation = np.mean(values) - weight_spectrum(JUMPS).outlier.gradient_overlap
+    assert abs(deviation) < 3 * np.std(values, ddof=1) / math.sqrt(seeds)

@@ -1,5 +1,6 @@
 """The law of the rows after a damped step: without damping that of the plain step, and drawn matrices."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +47,21 @@ def test_slopes_are_those_of_the_transforms(damping, stretch):
     law, frame = DampedLaw(samples, 0.7, *stretch), samples.frame(samples.alignment)
     for of in (law.transform, lambda z: law.between(z, frame)):
         np.testing.assert_allclose((of(Z + h)[0] - of(Z - h)[0]) / (2 * h), of(Z)[1], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("more", [0.0, 1e-8, 1e-5, 1e-3])
+@pytest.mark.parametrize("inputs", [INPUTS, gs.Inputs([1.0])])
+def test_a_transform_has_its_digits_below_the_law(inputs, more):
+    # With readouts that are almost equal, q is by next to nothing above k. The law lies above .05, so that the
+    # transform is analytic near zero, and its third derivative is known by Cauchy's formula too.
+    law, radius = DampedLaw(samples_of(0.3, 0.3, "max(x, 0)", inputs), 0.02, 0.4, 0.4 * (1 + more)), 0.03
+    angle = np.pi * (np.arange(16) + 0.5) / 16
+    values, _ = law.transform(radius * np.exp(1j * angle))
+    third = 6 / radius**3 * (values * np.exp(-3j * angle)).real.mean()
+    height = 3e-4
+    found, slope = law.transform(np.array([1j * height]))
+    # Im m / y = m' - y^2 m''' / 6, and Re m' = m' - y^2 m''' / 2.
+    assert (found.imag / height - slope.real)[0] / height**2 == pytest.approx(third / 3, rel=3e-4)
 
 
 @pytest.mark.parametrize("inputs", [INPUTS, gs.Inputs([1.0])])
@@ -220,6 +236,23 @@ def test_from_everywhere_the_same_solution_is_found(damping, ratio, stretch, mon
     monkeypatch.setattr(DampedLaw, "_beginning", beginning)
     for _ in range(5):
         np.testing.assert_allclose(DampedLaw(samples, 0.7, *stretch).transform(Z)[0], expected, rtol=1e-10)
+
+
+def test_as_many_samples_as_directions_with_hardly_any_damping():
+    # At the first point steps from the beginning circle around the solution.
+    d, damping, strength, z = 500, 1e-4, 0.03, np.geomspace(1, 300, 60)[[17, 30, 40]] * (1 + 0.2j)
+    samples, found = samples_of(damping, 1.0, "sin(x)", gs.Inputs([1.0])), []
+    expected = np.concatenate([DampedLaw(samples, strength).transform(z[k : k + 1])[0] for k in range(3)])
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        x = random.standard_normal((d, d))
+        r = np.sin(x[:, 0]) + 0.3 * random.standard_normal(d)
+        metric = (1 + damping) * np.linalg.inv(x.T @ x / d + damping * np.eye(d))
+        sampled, _ = drawn_products(x, r, metric, np.ones(d), samples.law.square)
+        found.append((1 / (np.linalg.eigvalsh(np.eye(d) + strength * sampled) - z[:, None])).mean(axis=1))
+    for part in (np.real, np.imag):
+        mean, error = part(np.mean(found, axis=0)), np.std(part(found), axis=0, ddof=1) / math.sqrt(8)
+        assert np.all(np.abs(mean - part(expected)) < 4 * error + 0.01 * np.abs(mean))
 
 
 @pytest.mark.parametrize(("name", "value"), [("_MAX_STEPS", 1), ("_TOLERANCE", 0.0)])

@@ -164,7 +164,7 @@ def spike_of(problem: Problem, step: StepStatistics, width: float) -> Spike:
         # An output of order one may have no linear part.
         return spike if _fixed(problem) == 1 else spike.beside_output(samples.spectrum)
     norm, power = step.gradient_norm, problem.readout.second_moment
-    if problem.output_scale == "1/N" or step.spike == 0:
+    if problem.output_scale == "1/N" or moments(problem.activation).linear == 0:
         # Labels without a linear part leave a population step no gradient.
         along = np.eye(_fixed(problem))[0]
         gradient = Direction.of(inner=step.alignment * along, sampled=1 / norm if norm > 0 else 0.0)

@@ -93,7 +93,7 @@ class Equations(Protocol):
 
     @property
     def hard_edge(self) -> bool:
-        """Tell whether the support reaches zero, with a density like ``x**-1/2``."""
+        """Tell whether the support may reach zero, where the density then diverges."""
 
     def start(self, z: complex) -> ComplexArray:
         """Return the state to leading order in ``1/z``."""
@@ -137,6 +137,8 @@ class Band:
         Legendre series of the density of the angle on each.
     residual : float
         Largest residual of the equations at the nodes.
+    power : int
+        Of a band from zero on, whose density there is like ``x**(1/power - 1)``.
     """
 
     lower: float
@@ -147,6 +149,7 @@ class Band:
     ends: Array
     series: Array
     residual: float
+    power: int = 2
 
     @property
     def mass(self) -> float:
@@ -162,7 +165,7 @@ class Band:
 
     def cumulative(self, x: ArrayLike) -> Array:
         """Return the share of the eigenvalues that lie in this band and below `x`."""
-        angle = _Frame(self.lower, self.upper).angle(x)
+        angle = _Frame(self.lower, self.upper, self.power).angle(x)
         width = np.diff(self.ends)
         below = np.append(np.cumsum((width * self.series[:, 0])[::-1])[::-1], 0.0)
         panel = np.minimum(np.searchsorted(self.ends, angle, side="right") - 1, len(width) - 1)
@@ -226,10 +229,11 @@ class Law:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Angles of a band: from zero at its upper edge to `last` at its lower one."""
+    """Angles of a band: from zero at its upper edge to `last` at its lower one, and the power of one from zero on."""
 
     lower: float
     upper: float
+    power: int
 
     @property
     def last(self) -> float:
@@ -246,7 +250,7 @@ class _Frame:
         if self.lower > 0:
             middle, half = self._logarithms
             return np.asarray(np.exp(middle + half * np.cos(angle)))
-        return np.asarray(self.upper * np.square(np.cos(angle)))
+        return np.asarray(self.upper * np.cos(angle) ** self.power)
 
     def angle(self, eigenvalue: ArrayLike) -> Array:
         """Return the angles of some eigenvalues, or of the nearest ones in the band."""
@@ -254,13 +258,13 @@ class _Frame:
         if self.lower > 0:
             middle, half = self._logarithms
             return np.asarray(np.arccos(np.clip((np.log(x) - middle) / half, -1.0, 1.0)))
-        return np.asarray(np.arccos(np.sqrt(x / self.upper)))
+        return np.asarray(np.arccos((x / self.upper) ** (1 / self.power)))
 
     def slope(self, angle: Array) -> Array:
         """Return how fast the eigenvalue falls with the angle."""
         if self.lower > 0:
             return np.asarray(self.eigenvalue(angle) * self._logarithms[1] * np.sin(angle))
-        return np.asarray(self.upper * np.sin(2 * angle))
+        return np.asarray(self.power * self.upper * np.cos(angle) ** (self.power - 1) * np.sin(angle))
 
 
 def in_half_plane(logarithms: ComplexArray) -> bool:
@@ -494,24 +498,24 @@ def _band(equations: Equations, centre: Point, spacing: float, ceiling: float, t
     """Resolve the band around a point, which ends below `ceiling`."""
     edges = {side: _edge(equations, centre, side * spacing, math.nan) for side in (1, -1)}
     stride = spacing
-    while edges[1] >= ceiling and stride >= _FINEST:
+    while edges[1].place >= ceiling and stride >= _FINEST:
         # A stride over the gap to the band above.
         stride /= 4
         edges[1] = _edge(equations, centre, stride, math.nan)
     while True:
-        panels = _Panels(equations, centre, edges[-1], edges[1])
+        panels = _Panels(equations, centre, _Frame(edges[-1].place, edges[1].place, edges[-1].power))
         try:
             panels.refine(tolerance)
         except _Interrupted as error:
             edge = _edge_between(equations, error)
-            if edge == edges[error.side]:
+            if edge.place == edges[error.side].place:
                 raise error.__cause__ or error from None
             edges[error.side] = edge
         else:
             return panels
 
 
-def _edge_between(equations: Equations, error: _Interrupted) -> float:
+def _edge_between(equations: Equations, error: _Interrupted) -> _Edge:
     """Return the edge next to a gap that a longer stride has missed."""
     outer = error.outer
     for inner in reversed(error.inner):
@@ -519,14 +523,21 @@ def _edge_between(equations: Equations, error: _Interrupted) -> float:
         for _ in range(_FINER_STRIDES):
             stride /= 4
             edge = _edge(equations, inner, error.side * stride, outer)
-            if not math.isnan(edge):
+            if not math.isnan(edge.place):
                 return edge
         outer = inner.z.real
     # What ends the way is no edge.
     raise error.__cause__ or error
 
 
-def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> float:
+class _Edge(NamedTuple):
+    """Where a band ends; if that is at zero, the density next to it is like ``x**(1/power - 1)``."""
+
+    place: float
+    power: int = 1
+
+
+def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> _Edge:
     """Follow the density along the real axis until its square, linear in the distance, vanishes, or down to zero.
 
     Edges beyond a limit are not searched for, and the result is then not a number. A limit that is not a number is
@@ -536,15 +547,15 @@ def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> f
     while True:
         x = point.z.real
         if (limit - x) * spacing <= 0:
-            return math.nan
-        if equations.hard_edge and x < _HARD * equations.top:
-            return 0.0
+            return _Edge(math.nan)
         value, slope = equations.transform(point.state, point.tangent)
+        if equations.hard_edge and x < _HARD * equations.top:
+            return _Edge(0.0, round(1 / (1 + x * slope.imag / value.imag)))
         # Newton's estimate of the root of x (Im m)^2.
         logarithmic = 2 * slope.imag / value.imag + 1 / x
         away = 1 / abs(logarithmic) if logarithmic * spacing < 0 else np.inf
         if away < _EDGE_TOLERANCE * x:
-            return float(x + np.sign(spacing) * away)
+            return _Edge(float(x + np.sign(spacing) * away))
         move = min(0.9 * away, longest * x)
         trial = _attempt(equations, point, complex(x + np.sign(spacing) * move), inside=True)
         if trial is None:
@@ -568,9 +579,9 @@ class _Panel(NamedTuple):
 class _Panels:
     """The density of the angle on one band, on panels that are halved where it is not resolved."""
 
-    def __init__(self, equations: Equations, centre: Point, lower: float, upper: float) -> None:
-        self.lower, self.centre = lower, centre
-        self._equations, self._frame = equations, _Frame(lower, upper)
+    def __init__(self, equations: Equations, centre: Point, frame: _Frame) -> None:
+        self.lower, self.centre = frame.lower, centre
+        self._equations, self._frame = equations, frame
         self._angles, self._solved = [float(self._frame.angle(centre.z.real))], [centre]
         self.panels: list[_Panel] = []
 
@@ -667,7 +678,8 @@ def _band_of(frame: _Frame, ends: Array, density: Array, residual: float) -> Ban
     angles = middle + half * _NODES
     values = np.stack([frame.eigenvalue(angles), density / frame.slope(angles), half * _WEIGHTS * density])
     eigenvalue, of_eigenvalue, weight = values.reshape(3, -1)[:, ::-1]
-    return Band(frame.lower, frame.upper, eigenvalue, of_eigenvalue, weight, ends, density @ _TO_SERIES.T, residual)
+    series = density @ _TO_SERIES.T
+    return Band(frame.lower, frame.upper, eigenvalue, of_eigenvalue, weight, ends, series, residual, frame.power)
 
 
 def mean_law(parts: Sequence[tuple[float, Law]]) -> Law:
@@ -701,4 +713,6 @@ def _mean_band(weight: Array, bands: Sequence[Band]) -> Band:
     ends = np.unique(np.concatenate([band.ends for band in bands]))
     angles = (ends[1:] + ends[:-1])[:, None] / 2 + np.diff(ends)[:, None] / 2 * _NODES
     density = sum(share * band.angle_density(angles) for share, band in zip(weight, bands, strict=True))
-    return _band_of(_Frame(lower, upper), ends, np.asarray(density), max(band.residual for band in bands))
+    return _band_of(
+        _Frame(lower, upper, bands[0].power), ends, np.asarray(density), max(band.residual for band in bands)
+    )

@@ -50,7 +50,9 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: Relative residual of the fixed point, the same with few nodes for the samples, and steps after which it is given up.
-_TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 200
+_TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 40
+#: How often the distance from the real axis is doubled to find where to start.
+_DOUBLINGS = 12
 #: What counts as zero of an imaginary part, over the number itself, and of the least eigenvalue of such parts.
 _ROUNDING, _SINGULAR = 1e-12, 1e-6
 #: Points of half a circle from which means are taken, and its radius over the size of the law.
@@ -111,10 +113,8 @@ class DampedPoints:
     ----------
     gain : ndarray, shape (points, rows, rows)
         ``Gamma``.
-    apart : ndarray, shape (points, classes)
-        ``1 / ((1 - rho^2) c - z)``.
-    inner : ndarray, shape (points, classes, rows, rows)
-        ``H(c)``.
+    whole : ndarray, shape (points, classes, 1 + rows, 1 + rows)
+        The inverse with the first row.
     inverse : ndarray, shape (2, points, nodes)
         Real and imaginary parts of ``1 / Delta``.
     parts : ndarray, shape (points, 3, rows, rows)
@@ -123,23 +123,34 @@ class DampedPoints:
         Powers of r at the nodes, with their weights.
     weights : ndarray, shape (classes,)
         Of the mean over the classes that is Gamma.
-    first : ndarray, shape (rows,)
-        What couples the rows to the first one, ``(rho, 0, 1)``.
     """
 
     gain: Complex
-    apart: Complex
-    inner: Complex
+    whole: Complex
     inverse: Array
     parts: Complex
     sampled: Array
     weights: Array
-    first: Array
 
     def part(self, chosen: slice) -> DampedPoints:
         """Return some of the points, which do not keep the memory of the others."""
-        gain, apart, inner, parts = (each[chosen].copy() for each in (self.gain, self.apart, self.inner, self.parts))
-        return replace(self, gain=gain, apart=apart, inner=inner, parts=parts, inverse=self.inverse[:, chosen].copy())
+        gain, whole, parts = (each[chosen].copy() for each in (self.gain, self.whole, self.parts))
+        return replace(self, gain=gain, whole=whole, parts=parts, inverse=self.inverse[:, chosen].copy())
+
+    @property
+    def resolvent(self) -> Complex:
+        """``Q(c)``, shape (points, classes)."""
+        return self.whole[..., 0, 0]
+
+    @property
+    def turned(self) -> Complex:
+        """What a vector is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
+        return self.whole[..., 0, 1:]
+
+    @property
+    def inner(self) -> Complex:
+        """``H(c)``, shape (points, classes, rows, rows)."""
+        return self.whole[..., 1:, 1:]
 
     @cached_property
     def squares(self) -> Complex:
@@ -154,7 +165,7 @@ class DampedPoints:
     @cached_property
     def _sizes(self) -> Array:
         """Sizes of the entries of Gamma, shape (points, entries)."""
-        places = _places(len(self.first))
+        places = _places(self.gain.shape[-1])
         sizes = np.abs(self.gain[:, places.row, places.column])
         root = np.sqrt(sizes[:, np.diagonal(places.entry)])
         return np.asarray(np.maximum(sizes, root[:, places.row] * root[:, places.column]))
@@ -162,13 +173,13 @@ class DampedPoints:
     @cached_property
     def missed(self) -> float:
         """The largest entry of the gap over its size."""
-        places = _places(len(self.first))
+        places = _places(self.gain.shape[-1])
         return float((np.abs(self.gap[:, places.row, places.column]) / self._sizes).max())
 
     @cached_property
     def _bend(self) -> Complex:
         """What a change of Gamma changes of the gap, with another sign, shape (points, entries, entries)."""
-        places, (count, classes, *_) = _places(len(self.first)), self.inner.shape
+        places, (count, classes, *_) = _places(self.gain.shape[-1]), self.inner.shape
         flat, flat_parts = self.inner.reshape(count, classes, -1), self.parts.reshape(count, 3, -1)
         of_inner = places.between((flat * self.weights[:, None]).mT @ flat)
         of_weight = places.between(flat_parts.mT @ self.squares[:, PRODUCT_POWERS] @ flat_parts)
@@ -176,7 +187,7 @@ class DampedPoints:
 
     def _solved(self, aim: Complex) -> Complex:
         """Return the change of Gamma that changes the gap by so much, shape (points, rows, rows)."""
-        places, sizes = _places(len(self.first)), self._sizes
+        places, sizes = _places(self.gain.shape[-1]), self._sizes
         bend = self._bend * (sizes[:, None] / sizes[..., None])
         aims = aim[:, places.row, places.column] / sizes
         return np.asarray((np.linalg.solve(bend, aims[..., None])[..., 0] * sizes)[:, places.entry])
@@ -189,15 +200,30 @@ class DampedPoints:
     @cached_property
     def d_gain(self) -> Complex:
         """The derivative of Gamma."""
-        turned = (self.inner @ self.first) * self.apart[..., None]
-        return self._solved((turned * self.weights[:, None]).mT @ turned)
+        return self._solved((self.turned * self.weights[:, None]).mT @ self.turned)
 
     @cached_property
+    def d_whole(self) -> Complex:
+        """The derivative of the inverse with the first row."""
+        change: Complex = np.zeros((len(self.gain), *self.whole.shape[-2:]), dtype=complex)
+        change[:, 0, 0] = 1
+        change[:, 1:, 1:] = _between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
+        return np.asarray(self.whole @ change[:, None] @ self.whole)
+
+    @property
+    def d_resolvent(self) -> Complex:
+        """The derivative of Q."""
+        return self.d_whole[..., 0, 0]
+
+    @property
+    def d_turned(self) -> Complex:
+        """The derivative of `turned`."""
+        return self.d_whole[..., 0, 1:]
+
+    @property
     def d_inner(self) -> Complex:
         """The derivative of H."""
-        weight = _between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
-        turned = self.apart[..., None] * self.first
-        return np.asarray(self.inner @ (turned[..., None] * turned[..., None, :] + weight[:, None]) @ self.inner)
+        return self.d_whole[..., 1:, 1:]
 
 
 class _SampleSums(NamedTuple):
@@ -278,9 +304,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         return self.linear / self.root if self.root else 0.0
 
     @property
-    def _to_first(self) -> Array:
-        """What couples the last rows to the first one, ``(rho, 0, 1)``, shape (rows,)."""
-        return np.array([self._ratio, 0.0, 1.0] if self.root else [0.0, 1.0])
+    def _rows(self) -> int:
+        """Rows after the first one."""
+        return 3 if self.root else 2
 
     @property
     def _rules(self) -> tuple[ResidualRule, ResidualRule]:
@@ -291,29 +317,41 @@ class DampedLaw(RowLaw[DampedPoints]):
         """Return `sample_parts` at given unknowns."""
         return sample_parts(gain, self._eta, self.root, self._added / self.samples.law.square)
 
-    def _inner(self, weight: Complex, z: Complex) -> tuple[Complex, Complex]:
-        """Return ``1 / ((1 - rho^2) c - z)`` and ``H(c)`` from ``Y``."""
-        rho, c = self._ratio, self.samples.divisor
-        apart = 1 / ((1 - rho**2) * self.samples.spectrum.eigenvalue - z[:, None])
-        size = weight.shape[-1]
-        y, last = size - 2, size - 1
-        square = weight[:, y, y, None]
-        cross = weight[:, y, last, None] - self.samples.damping * self._eta / c
-        corner = weight[:, last, last, None] - apart
-        inner = np.empty((*apart.shape, size, size), dtype=complex)
+    def _whole(self, weight: Complex, z: Complex) -> Complex:
+        """Return the inverse with the first row from ``Y``, shape (points, classes, 1 + rows, 1 + rows).
+
+        The row of ``-1 / c`` is taken out first and the others follow by their adjugate. The first row alone would be
+        no divisor: if all readouts are almost equal, then ``(1 - rho^2) c - z`` is next to zero at small z.
+        """
+        rho, known, size = self._ratio, self.samples, weight.shape[-1]
+        y, last = size - 1, size
+        first = (1 - rho**2) * known.spectrum.eigenvalue - z[:, None]
+        square, corner = weight[:, -2, -2, None], weight[:, -1, -1, None]
+        cross = weight[:, -2, -1, None] - known.damping * self._eta / known.divisor
+        to_y, one = np.zeros_like(first), np.ones_like(first)
         if self.root:
-            own = weight[:, 0, 0, None] - 1 / c - rho**2 * apart
-            to_y, to_last = weight[:, 0, 1, None], weight[:, 0, 2, None] - rho * apart
-            by_y, by_last = to_y / own, to_last / own
-            square, cross, corner = square - to_y * by_y, cross - to_y * by_last, corner - to_last * by_last
-        whole = square * corner - cross**2
-        inner[..., y, y], inner[..., last, last] = corner / whole, square / whole
-        inner[..., y, last] = inner[..., last, y] = -cross / whole
+            own, own_y, own_last = (weight[:, 0, k, None] for k in range(3))
+            own = own - 1 / known.divisor
+            by_first, by_y, by_last = rho / own, own_y / own, own_last / own
+            first, to_y, one = first - rho * by_first, -rho * by_y, 1 - rho * by_last
+            square, cross, corner = square - own_y * by_y, cross - own_y * by_last, corner - own_last * by_last
+        whole = np.empty((*first.shape, size + 1, size + 1), dtype=complex)
+        whole[..., 0, 0] = square * corner - cross**2
+        whole[..., 0, y] = one * cross - to_y * corner
+        whole[..., 0, last] = to_y * cross - one * square
+        whole[..., y, y], whole[..., last, last] = first * corner - one**2, first * square - to_y**2
+        whole[..., y, last] = to_y * one - first * cross
+        whole[..., y, 0], whole[..., last, 0] = whole[..., 0, y], whole[..., 0, last]
+        whole[..., last, y] = whole[..., y, last]
+        determinant = first * whole[..., 0, 0] + to_y * whole[..., 0, y] + one * whole[..., 0, last]
+        whole /= determinant[..., None, None]
         if self.root:
-            inner[..., 0, 1:] = -by_y[..., None] * inner[..., 1, 1:] - by_last[..., None] * inner[..., 2, 1:]
-            inner[..., 1:, 0] = inner[..., 0, 1:]
-            inner[..., 0, 0] = 1 / own - by_y * inner[..., 0, 1] - by_last * inner[..., 0, 2]
-        return apart, inner
+            for k in (0, y, last):
+                of_own = by_first * whole[..., 0, k] + by_y * whole[..., y, k] + by_last * whole[..., last, k]
+                whole[..., 1, k] = whole[..., k, 1] = -of_own
+            of_own = by_first * whole[..., 0, 1] + by_y * whole[..., y, 1] + by_last * whole[..., last, 1]
+            whole[..., 1, 1] = 1 / own - of_own
+        return whole
 
     def _equations(self, gain: Complex, z: Complex, rule: ResidualRule) -> DampedPoints:
         """Return the equations at given unknowns, with the samples of a rule."""
@@ -322,9 +360,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         weight = (sums_of_parts(inverse, rule.weighted[:, :3])[:, None] @ parts.reshape(len(z), 3, -1)).reshape(
             gain.shape
         )
-        apart, inner = self._inner(weight, z)
         weights = self.samples.ratio * self.samples.spectrum.share
-        return DampedPoints(gain, apart, inner, inverse, parts, rule.weighted, weights, self._to_first)
+        return DampedPoints(gain, self._whole(weight, z), inverse, parts, rule.weighted, weights)
 
     def _beginning(self, z: Complex) -> Complex:
         """Return the unknowns of a step that adds nothing, and of the last ones what is proportional to it."""
@@ -332,7 +369,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         p, freedom = self.samples.ridge / self.samples.damping, self.samples.freedom
         inverse = self.samples.kept * p / eta
         apart = 1 / (self.samples.spectrum.eigenvalue - z[:, None])
-        size = len(self._to_first)
+        size = self._rows
         gain = np.zeros((len(z), size, size), dtype=complex)
         y, last = size - 2, size - 1
         gain[:, y, y] = ratio * (apart @ (share * inverse**2)) / (1 - freedom)
@@ -365,34 +402,41 @@ class DampedLaw(RowLaw[DampedPoints]):
         NotConverged
             If the fixed point is not found.
         """
-        gain = self._beginning(z)
         with np.errstate(all="ignore"):
-            for rule, tolerance in zip(self._rules, (_ROUGH, _TOLERANCE), strict=True):
-                for _ in range(_MAX_STEPS):
-                    points = self._equations(gain, z, rule)
-                    if points.missed <= tolerance:
-                        break
-                    newton = points.newton
-                    gain = np.where(_positive(newton)[:, None, None], newton, gain + points.gap)
-                else:
-                    advice = "Change the damping or the step."
-                    raise NotConverged("the law of the rows after a damped step", points.missed, tolerance, advice)
+            points = self._approached(z, self._roughly(z).gain, self._rules[1], _TOLERANCE)
+        if not points.missed <= _TOLERANCE:
+            advice = "Change the damping or the step."
+            raise NotConverged("the law of the rows after a damped step", points.missed, _TOLERANCE, advice)
+        return points
+
+    def _roughly(self, z: Complex, doublings: int = _DOUBLINGS) -> DampedPoints:
+        """Return the solution with few nodes for the samples.
+
+        Where it is not found at once it is followed from points that are twice as far from the real axis: with as many
+        samples as directions and hardly any damping, the step has a wide law, and what it starts from is far off.
+        """
+        rule = self._rules[0]
+        points = self._approached(z, self._beginning(z), rule, _ROUGH)
+        if points.missed <= _ROUGH or not doublings:
+            return points
+        above = self._roughly(z + 1j * z.imag, doublings - 1)
+        ahead = above.gain - 1j * z.imag[:, None, None] * above.d_gain
+        return self._approached(z, np.where(_positive(ahead)[:, None, None], ahead, above.gain), rule, _ROUGH)
+
+    def _approached(self, z: Complex, gain: Complex, rule: ResidualRule, tolerance: float) -> DampedPoints:
+        """Return the equations after steps towards the solution, as many as it takes or as there are."""
+        for _ in range(_MAX_STEPS):
+            points = self._equations(gain, z, rule)
+            if points.missed <= tolerance:
+                break
+            newton = points.newton
+            gain = np.where(_positive(newton)[:, None, None], newton, gain + points.gap)
         return points
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
         points, share = self.at(z), self.samples.spectrum.share
-        return self._resolvent(points) @ share, self._d_resolvent(points) @ share
-
-    def _resolvent(self, points: DampedPoints) -> Complex:
-        """Return ``Q(c)``, shape (points, classes)."""
-        form = (points.inner @ self._to_first) @ self._to_first
-        return np.asarray(points.apart + points.apart**2 * form)
-
-    def _d_resolvent(self, points: DampedPoints) -> Complex:
-        """Return its derivative."""
-        form, d_form = ((each @ self._to_first) @ self._to_first for each in (points.inner, points.d_inner))
-        return np.asarray(points.apart**2 * (1 + 2 * points.apart * form + d_form))
+        return points.resolvent @ share, points.d_resolvent @ share
 
     def diagonals(self, z: Complex) -> tuple[Array, Array]:
         """Return the parts of eigenvectors of A near an eigenvalue in the classes of C, and ``P S P`` along them.
@@ -408,11 +452,11 @@ class DampedLaw(RowLaw[DampedPoints]):
         sampled : ndarray, shape (points,)
         """
         share, points = self.samples.spectrum.share, self.at(z)
-        resolvent = self._resolvent(points)
-        density = (resolvent * share).imag
+        density = (points.resolvent * share).imag
         whole = density.sum(axis=1)
         # t P S P times the resolvent is -H_last,last times 1 / (c - z).
-        added = -((points.apart * points.inner[..., -1, -1]) @ share).imag / self._added
+        apart = 1 / (self.samples.spectrum.eigenvalue - z[:, None])
+        added = -((apart * points.inner[..., -1, -1]) @ share).imag / self._added
         return density / whole[:, None], added / whole
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
@@ -438,10 +482,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         Docs, "Correlated inputs", equation (C12a).
         """
         points, share, c = self.at(z), self.samples.spectrum.share, self.samples.spectrum.eigenvalue
-        resolvent = self._resolvent(points)
-        plain, by_c = resolvent @ share, resolvent @ (share * c)
-        first = -(points.apart * (points.inner[..., 0, :] @ self._to_first)) @ share
-        return plain, by_c, first - self._ratio * by_c
+        plain, by_c = points.resolvent @ share, points.resolvent @ (share * c)
+        return plain, by_c, points.turned[..., 0] @ share - self._ratio * by_c
 
     @property
     def product_means(self) -> Array:
@@ -455,14 +497,12 @@ class DampedLaw(RowLaw[DampedPoints]):
         Docs, "Correlated inputs", equation (C12a).
         """
         points, teacher, c = self.at(z), self.samples.spectrum.teacher, self.samples.spectrum.eigenvalue
-        resolvent = self._resolvent(points)
-        apart, inner = points.apart, points.inner
+        resolvent, turned, inner = points.resolvent, points.turned, points.inner
         *_, beside = self._by_samples(points)
         # What the samples add along bt, between the last rows.
         known = self._known(inner)
         change = np.linalg.solve(np.eye(known.shape[-1]) - beside @ known, beside)
-        change = change[:, : len(self._to_first), : len(self._to_first)]
-        turned = -apart[..., None] * (inner @ self._to_first)
+        change = change[:, : self._rows, : self._rows]
         right = change @ (turned.mT @ teacher)[..., None]
 
         def changed(known: Complex, left: Complex) -> Complex:
@@ -498,7 +538,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     def second_moment(self) -> float:
         """``(1/d) tr A^2``."""
         z = self._far
-        transform = self._resolvent(self.at(z)) @ self.samples.spectrum.share
+        transform = self.at(z).resolvent @ self.samples.spectrum.share
         return float(-(transform * z**3).real.mean())
 
     def sampled_along(self, frame: Array) -> Array:
@@ -549,10 +589,8 @@ class DampedLaw(RowLaw[DampedPoints]):
 
     def _with_slope(self, points: DampedPoints) -> tuple[Complex, Complex]:
         """Return the same and its derivative."""
-        turned = self._turned(points)
-        d_turned = points.apart[..., None] * (turned - points.d_inner @ self._to_first)
         among, sides, change = self._before_change(points)
-        slopes = self._d_resolvent(points), d_turned, points.d_inner, self._d_by_samples(points)
+        slopes = points.d_resolvent, points.d_turned, points.d_inner, self._d_by_samples(points)
         d_among, d_sides, d_change = self._blocks(*slopes, one=0.0)
         solved = np.linalg.solve(change, sides.mT).mT
         twice = d_sides @ solved.mT
@@ -602,9 +640,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         ``h_3``, h and g in the row of y.
         """
         known, sources, law = self.samples.spectrum, self.samples.sources, self.samples.law
-        teacher, c, y, directions = known.teacher, known.eigenvalue, len(self._to_first) - 2, self.samples.directions
-        gain, inner, resolvent, turned = points.gain, points.inner, self._resolvent(points), self._turned(points)
-        rows = len(self._to_first)
+        teacher, c, rows, directions = known.teacher, known.eigenvalue, self._rows, self.samples.directions
+        gain, inner, resolvent, turned, y = points.gain, points.inner, points.resolvent, points.turned, rows - 2
         powers = np.array([1, 2, 1, 2, 3, 2, 1])
         # The resolvent between each column and each of the last rows, in each class; and between it and the first row.
         to_rows = np.stack([turned * c[:, None]] * 2 + [inner[..., 0]] * 2 + [inner[..., y]] * 3, axis=1)
@@ -663,7 +700,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     @cached_property
     def _unit(self) -> Array:
         """Factors that make all numbers of `_blocks` about as large: the row of y is as large as the first unknown."""
-        rows, large = len(self._to_first), self.samples.ridge / self.samples.damping
+        rows, large = self._rows, self.samples.ridge / self.samples.damping
         unit = np.ones(2 * rows)
         unit[rows - 2], unit[2 * rows - 2] = 1 / large, large
         count = len(self.samples.directions)
@@ -676,13 +713,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         together[0, 1] = self.samples.sources.directly
         return together
 
-    def _turned(self, points: DampedPoints) -> Complex:
-        """Return what bt is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
-        return np.asarray(-points.apart[..., None] * (points.inner @ self._to_first))
-
     def _before_change(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
         """Return the blocks of a solution."""
-        return self._blocks(self._resolvent(points), self._turned(points), points.inner, self._by_samples(points))
+        return self._blocks(points.resolvent, points.turned, points.inner, self._by_samples(points))
 
     def _blocks(
         self, resolvent: Complex, turned: Complex, inner: Complex, sampled: tuple[Complex, ...], one: float = 1.0
@@ -693,7 +726,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         order one it is along f, too.
         """
         own, crossed, beside = sampled
-        rows, whole = len(self._to_first), own
+        rows, whole = self._rows, own
         y, size = rows - 2, rows * len(self._sides)
         # Of the vectors the first is bt, the last f if there is one, and the second one is made of both and of samples.
         vectors = len(self._sides) + 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class _Pairs(NamedTuple):
         return np.asarray(both * (double[:, None] * double / 2))
 
 
-def _real_product(real: Array, values: ComplexArray) -> ComplexArray:
+def _real_product(real: Array, values: NDArray[Any]) -> ComplexArray:
     """Return a real matrix times a complex one, at half of what two complex ones cost."""
     return (real @ np.ascontiguousarray(values).view(np.float64)).view(np.complex128)
 

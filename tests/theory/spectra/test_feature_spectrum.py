@@ -262,7 +262,7 @@ def test_bad_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-4, 1e-5])
-@pytest.mark.parametrize("size", [1 / 30, 10.0])
+@pytest.mark.parametrize("size", [1e-3, 1 / 30, 10.0])
 def test_a_light_band_is_found_where_mass_is_missing(size: float, share: float) -> None:
     """Few neurons with noise of another size: by exact separation their band has their share of the eigenvalues."""
     one, few = np.ones((2, 1)), np.array([[1.0], [size]])

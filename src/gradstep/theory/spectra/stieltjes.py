@@ -576,7 +576,7 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
         # A bound of more is one of too long an interval.
         centre = _below(equations, point) if bound < missing / _MUCH else None
         if centre is not None:
-            return _band(equations, centre, height / x, _gap(bands, x), tolerance)
+            return _band(equations, centre, min(height / x, COARSE[0]), _gap(bands, x), tolerance)
         if height > _FINEST * x and x > _LOWEST * equations.top:
             look(point, x - height, x)
             look(point, x, x + height)

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from scipy.linalg import lapack
 import gradstep as gs
 from gradstep.papers.moniri2024.finite import finite_errors
 from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.spectra.feature_classes import ClassEquations
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
@@ -198,6 +200,23 @@ def posed_spectra() -> Iterator[tuple[str, float, gs.Problem]]:
     yield "feature_spectrum, tanh", 0.1, problem()
     large = problem(activation="relu", eta=gs.Step(10.0, exponent=0.5))
     yield "feature_spectrum, relu, a step ten times as large", 1.0, large
+    inputs = gs.Inputs.power_law(0.5, 0.0, d=800)
+    light = problem(activation="sin", teacher="relu", d=800, width=2432, n_step=104, n=6176, inputs=inputs)
+    yield (
+        "feature_spectrum, a power law with light bands",
+        5.0,
+        light.replace(eta=gs.Step(0.16, exponent=0.5), noise=0.5),
+    )
+
+
+def counted(newton: Callable[..., Any], sizes: Counter[int]) -> Callable[..., Any]:
+    """Return Newton's step that also counts the systems of each size."""
+
+    def step(equations: Any, z: complex, state: Any) -> Any:
+        sizes[len(state)] += 1
+        return newton(equations, z, state)
+
+    return step
 
 
 def spectra(*, quick: bool) -> list[Row]:
@@ -205,13 +224,9 @@ def spectra(*, quick: bool) -> list[Row]:
     rows = []
     for label, goal, posed in [*posed_spectra()][: 1 if quick else None]:
         sizes: Counter[int] = Counter()
-        newton = FeatureEquations.newton
-
-        def counted(equations: Any, z: complex, state: Any, sizes: Counter[int] = sizes, newton: Any = newton) -> Any:
-            sizes[len(state)] += 1
-            return newton(equations, z, state)
-
-        with mock.patch.object(FeatureEquations, "newton", counted):
+        with ExitStack() as patched:
+            for kind in (FeatureEquations, ClassEquations):
+                patched.enter_context(mock.patch.object(kind, "newton", counted(kind.newton, sizes)))
             feature_spectrum(posed)
         calls: dict[str, Callable[[], object]] = {
             "spectrum": partial(feature_spectrum, posed),

@@ -261,6 +261,23 @@ def test_bad_input_is_refused() -> None:
         feature_spectrum(problem(), refine=0)
 
 
+@pytest.mark.parametrize("share", [1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("size", [1e-3, 1 / 30, 10.0])
+def test_a_light_band_is_found_where_mass_is_missing(size: float, share: float) -> None:
+    """Few neurons with noise of another size: by exact separation their band has their share of the eigenvalues."""
+    one, few = np.ones((2, 1)), np.array([[1.0], [size]])
+    neurons, samples = 1000 * np.array([1 - share, share]), 20_000.0
+    equations = FeatureEquations(np.zeros(1), 0 * one, 1e-6 * one, few, np.ones(1), neurons, 500.0, samples)
+    law = find_law(equations, [0.12])
+    assert [band.mass for band in law.bands] == pytest.approx([1 - share, share][:: 1 if size > 1 else -1], rel=1e-6)
+    # Few among very many samples are near their noise, moved by the other neurons, and have a semicircle around it.
+    light = law.bands[-1 if size > 1 else 0]
+    moved = 1 + 1000 * (1 - share) / samples / (size - 1)
+    assert light.weight @ light.eigenvalue / share == pytest.approx(size * moved, rel=2e-3)
+    with pytest.raises(NotConverged, match="lightest of the bands"):
+        find_law(equations, [0.12], lightest=2 * share)
+
+
 def test_missing_mass_is_an_error() -> None:
     class Wrong(FeatureEquations):
         mass = 2.0

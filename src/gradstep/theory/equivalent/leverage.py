@@ -259,6 +259,10 @@ class Whole(NamedTuple):
         """Return what the fit takes from the identity, shape (batch, classes, groups, groups)."""
         return identity(self.inverse.shape[2]) - self.inverse
 
+    def of_class(self, index: int) -> Whole:
+        """Return the matrices of one class of directions, as the only one."""
+        return Whole(*(each[:, index : index + 1] for each in self))
+
     def take(self, index: NDArray[np.bool_]) -> Whole:
         """Return the matrices of some members of the batch."""
         return Whole(*(values[index] for values in self))
@@ -301,6 +305,10 @@ class Core(NamedTuple):
     def of_groups(self) -> _Array:
         """Return what `Whole.of_groups` does."""
         return np.asarray(self.taken @ self.rows.mT)
+
+    def of_class(self, index: int) -> Core:
+        """Return the matrices of one class of directions, as the only one."""
+        return Core(*(each[:, index : index + 1] for each in self))
 
     def take(self, index: NDArray[np.bool_]) -> Core:
         """Return the matrices of some members of the batch."""
@@ -712,7 +720,7 @@ def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     if classes * nodes**2 > _CLASSES_AT_ONCE and not few:
         found = np.zeros((batch, nodes, nodes), dtype=point.following.dtype)
         for index in range(classes):
-            pairs = type(matrices)(*(each[:, index : index + 1] for each in matrices)).of_nodes(table)[:, 0]
+            pairs = matrices.of_class(index).of_nodes(table)[:, 0]
             np.square(pairs, out=pairs)
             pairs *= table.share[:, index, None, None]
             found += pairs

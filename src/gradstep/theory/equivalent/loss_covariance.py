@@ -142,19 +142,23 @@ def _ladder(
     """
     point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
     root = np.sqrt(point.density[:, None, :] * profile)
-    matrices, table = point.matrices, draw.tables.shared.leverage_table
-    coupling, slope = matrices.of_nodes(table), matrices.of_groups_and_nodes(table) / root[..., None]
-    own = matrices.of_groups() / (root[..., :, None] * root[..., None, :])
-
-    def mixed(values: Array, scale: Array) -> Array:
-        return np.asarray(np.einsum("j,pj...->p...", share, values[a] * values[b] * scale))
-
-    nodes = coupling.shape[-1]
-    hop = np.empty((len(a), source.shape[1], source.shape[1]))
-    hop[:, :nodes, :nodes] = draw.directions * mixed(coupling, np.ones(()))
-    hop[:, nodes:, :nodes] = draw.tables.features.variance + mixed(slope, profile[..., None])
-    hop[:, :nodes, nodes:] = np.swapaxes(hop[:, nodes:, :nodes], 1, 2)
-    hop[:, nodes:, nodes:] = mixed(own, profile[:, :, None] * profile[:, None, :]) / draw.directions
+    table = draw.tables.shared.leverage_table
+    nodes = len(draw.tables.features.weight)
+    hop = np.zeros((len(a), source.shape[1], source.shape[1]))
+    of_nodes, source_of, of_groups = hop[:, :nodes, :nodes], hop[:, nodes:, :nodes], hop[:, nodes:, nodes:]
+    # One class after the other: the matrices of all classes together may be gigabytes.
+    for j, part in enumerate(share):
+        matrices = point.matrices.of_class(j)
+        slope = matrices.of_groups_and_nodes(table)[:, 0] / root[:, j, :, None]
+        own = matrices.of_groups()[:, 0] / (root[:, j, :, None] * root[:, j, None, :])
+        between = profile[j, :, None] * profile[j]
+        _add_products(of_nodes, matrices.of_nodes(table)[:, 0], a, b, part, 1.0)
+        _add_products(source_of, slope, a, b, part, profile[j, :, None])
+        _add_products(of_groups, own, a, b, part, between)
+    of_nodes *= draw.directions
+    source_of += draw.tables.features.variance
+    of_groups /= draw.directions
+    hop[:, :nodes, nodes:] = np.swapaxes(source_of, 1, 2)
     # In the units in which it is symmetric, where nothing large hides what is small.
     unit = np.sqrt(count)
     hop *= unit[:, :, None] * unit[:, None, :]
@@ -165,6 +169,18 @@ def _ladder(
         # A few inputs of which the features are so large that they hide all others.
         advice = "Use a smaller step, or an activation that grows more slowly."
         raise NotConverged("the covariance of the losses", math.inf, TOLERANCE, advice) from singular
+
+
+def _add_products(
+    sums: Array, values: Array, a: NDArray[np.intp], b: NDArray[np.intp], share: float, scale: Array | float
+) -> None:
+    """Add a share of the products of the values of two fits, times a scale, to the sum of each pair."""
+    product = np.empty(values.shape[1:])
+    for total, first, second in zip(sums, a, b, strict=True):
+        np.multiply(values[first], values[second], out=product)
+        product *= scale
+        product *= share
+        total += product
 
 
 def _beyond_gaussian(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,49 @@ class _Form(NamedTuple):
     coefficients: Array
 
 
+class _Pairs(NamedTuple):
+    """Pairs of dimensions, in which squares of symmetric forms in the dimensions are forms.
+
+    Attributes
+    ----------
+    pairs : SymmetricPairs
+    place : ndarray, shape (dimensions, dimensions)
+        Number of the pair of two dimensions.
+    by_node : ndarray, shape (pairs, nodes)
+        Products of two dimensions at the nodes.
+    """
+
+    pairs: SymmetricPairs
+    place: NDArray[np.intp]
+    by_node: Array
+
+    @classmethod
+    def of(cls, right: Array) -> _Pairs:
+        """Return them for dimensions with some values at the nodes, shape (dimensions, nodes)."""
+        pairs = SymmetricPairs.among(len(right))
+        place = np.zeros((len(right), len(right)), dtype=np.intp)
+        place[pairs.first, pairs.second] = place[pairs.second, pairs.first] = np.arange(len(pairs.double))
+        return cls(pairs, place, pairs.of(right))
+
+    def of_products(self, matrices: ComplexArray) -> ComplexArray:
+        """Return symmetric matrices in the dimensions by their pairs, shape (..., pairs)."""
+        return np.asarray(matrices[..., self.pairs.first, self.pairs.second] * self.pairs.double)
+
+    def mean_square(self, forms: ComplexArray, share: Array) -> ComplexArray:
+        """Return the form of the mean square of symmetric forms, shape (forms, dimensions, dimensions)."""
+        first, second, double = self.pairs
+        flat = forms[:, first, second]
+        products = (flat.T * share) @ flat
+        both = products[self.place[first[:, None], first], self.place[second[:, None], second]]
+        both += products[self.place[first[:, None], second], self.place[second[:, None], first]]
+        return np.asarray(both * (double[:, None] * double / 2))
+
+
+def _real_product(real: Array, values: NDArray[Any]) -> ComplexArray:
+    """Return a real matrix times a complex one, at half of what two complex ones cost."""
+    return (real @ np.ascontiguousarray(values).view(np.float64)).view(np.complex128)
+
+
 @dataclass(frozen=True)
 class ClassEquations(FeatureEquations):
     """The leverage equations at ridge ``-z n`` with classes of directions.
@@ -108,15 +151,9 @@ class ClassEquations(FeatureEquations):
         return (self.slope * weight) @ last[kept].T, (first[:, kept] / singular[kept]).T @ (scale * self.slope)
 
     @cached_property
-    def _squares(self) -> tuple[Array, Array]:
-        """Pairs among all products of two dimensions, shape (products, pairs), and those of nodes, (pairs, nodes)."""
-        _, right = self.factors
-        count = len(right)
-        pairs = SymmetricPairs.among(count)
-        fold = np.zeros((count, count, len(pairs.double)))
-        for first, second in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
-            fold[first, second, np.arange(len(pairs.double))] = 1 / pairs.double
-        return fold.reshape(count**2, -1), pairs.of(right)
+    def _pairs(self) -> _Pairs:
+        """Pairs among the dimensions of the slopes."""
+        return _Pairs.of(self.factors[1])
 
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of ``V`` and ``R`` for a large ``z``."""
@@ -126,7 +163,7 @@ class ClassEquations(FeatureEquations):
 
     def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return the gap, Newton's step and the tangent in z."""
-        (left, right), (fold, by_node) = self.factors, self._squares
+        (left, right), pairs = self.factors, self._pairs
         share, profile, nodes = self.bulk.share, self.bulk.profile, len(self.weight)
         leverage, resolvent = np.split(np.exp(state), [nodes])
         sample_weight, mean_density = (
@@ -146,21 +183,20 @@ class ClassEquations(FeatureEquations):
         # Minus the derivative, in the units of `Linearised`: blocks of nodes and groups.
         into = np.concatenate([raised, mean_density / following[nodes:]])
         out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
-        flat = form.reshape(len(share), -1)
-        square = ((flat.T * share) @ flat).reshape(2 * gain.shape).swapaxes(1, 2).reshape(len(fold), -1)
-        of_nodes = fold.T @ square @ fold
+        of_nodes, by_node = pairs.mean_square(form, share), pairs.by_node
         turned = (left @ damping).swapaxes(0, 1)
-        across = (turned.mT @ ((density * share)[..., None] * turned)).reshape(len(left), -1) @ fold @ by_node
-        across += mean_density[:, None] * self.variance
+        across = _real_product(by_node.T, pairs.of_products(turned.mT @ ((density * share)[..., None] * turned)).T)
+        across += self.variance.T * mean_density
         of_groups = np.diag(into[nodes:]) - self._between_groups(density.T, psi)
         right_sides = into[:, None] * self._right_sides(gap, following)
         # The nodes are eliminated by Woodbury's formula.
         diagonal = (into * out)[:nodes, None]
-        columns = np.concatenate([across.T, right_sides[:nodes]], axis=1) / diagonal
-        inner = np.eye(len(by_node)) - of_nodes @ (by_node / diagonal[:, 0]) @ by_node.T
-        columns += (by_node.T / diagonal) @ np.linalg.solve(inner, of_nodes @ (by_node @ columns))
+        columns = np.concatenate([across, right_sides[:nodes]], axis=1) / diagonal
+        inner = np.eye(len(by_node)) - of_nodes @ _real_product(by_node, by_node.T / diagonal)
+        missing = np.linalg.solve(inner, of_nodes @ _real_product(by_node, columns))
+        columns += _real_product(by_node.T, missing) / diagonal
         solved, known = np.split(columns, [len(resolvent)], axis=1)
-        groups = np.linalg.solve(of_groups - across @ solved, right_sides[nodes:] + across @ known)
+        groups = np.linalg.solve(of_groups - across.T @ solved, right_sides[nodes:] + across.T @ known)
         step, tangent = (out[:, None] * np.concatenate([known + solved @ groups, groups])).T
         return gap, step, tangent
 

@@ -36,6 +36,7 @@ from gradstep.theory.spectra.stieltjes import (
     around_nearest,
     averaged_tail,
     first_law,
+    lightest_band,
     mean_law,
     start,
 )
@@ -299,12 +300,14 @@ def check_finite(problem: Problem, rows: RowLaw) -> None:
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
     """Return the law, and the equations that it was found with."""
 
-    def rounded() -> Iterator[tuple[FeatureEquations, Sequence[float]]]:
-        yield equations, COARSE[:1]
+    def rounded() -> Iterator[tuple[FeatureEquations, Sequence[float], float]]:
+        lightest = lightest_band(equations.width)
+        yield equations, COARSE[:1], lightest
         for shares in _TAILS:
             # g0 keeps the whole law of the readout, which outliers need.
             slope, variance = _without_tails(equations, group_weight, shares)
-            yield replace(equations, slope=slope, variance=variance), FINE if shares == _TAILS[-1] else FINE[:1]
+            averaged = replace(equations, slope=slope, variance=variance)
+            yield (averaged, FINE, 0.0) if shares == _TAILS[-1] else (averaged, FINE[:1], lightest)
 
     return first_law(rounded())
 
@@ -378,22 +381,23 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
         walk.append(around(equations, walk[-1], float(x)))
     strengths = np.array([equations.spikes(point)[1] for point in walk])
 
-    def excess(log_x: float, known: list[Point], rank: int) -> float:
-        return float(equations.spikes(around_nearest(equations, known, float(np.exp(log_x))))[1][rank]) - 1
+    def excess(x: float, known: list[Point], rank: int) -> float:
+        # A strength falls about like 1/z, and this is about linear.
+        return x * (float(equations.spikes(around_nearest(equations, known, x))[1][rank]) - 1)
 
     found = []
     for rank in range(int(np.sum(strengths[-1] > 1))):
         last = int(np.argmax(strengths[:, rank] > 1))
         above, below = walk[last - 1], walk[last]
         known = [above, below]
-        bracket = np.log(below.z.real), np.log(above.z.real)
+        bracket = below.z.real, above.z.real
         try:
-            place = brentq(excess, *bracket, args=(known, rank), xtol=1e-12, rtol=1e-12)
+            place = float(brentq(excess, *bracket, args=(known, rank), xtol=1e-12 * bracket[0], rtol=1e-12))
         except ValueError as error:
             # Light bands between the two change the solution.
             lost = f"the outlier between {below.z.real:.3g} and {above.z.real:.3g}"
             raise NotConverged(lost, np.inf, 1e-12, "Make the step smaller.") from error
-        found.append(around_nearest(equations, known, float(np.exp(place))))
+        found.append(around_nearest(equations, known, place))
     return found
 
 

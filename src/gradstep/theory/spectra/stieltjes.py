@@ -10,10 +10,12 @@ have many decades: Legendre series on panels, halved where they have not died ou
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -37,6 +39,7 @@ __all__ = [
     "find_law",
     "first_law",
     "in_half_plane",
+    "lightest_band",
     "mean_law",
     "start",
 ]
@@ -44,6 +47,8 @@ __all__ = [
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
+#: Where the search for bands ends, over the bound of a spectrum.
+_LOWEST = 1e-11
 #: Change of a logarithm below which Newton's method has arrived, and the relative distance at which an edge has.
 _STEP_TOLERANCE = _EDGE_TOLERANCE = 1e-9
 #: Share of the bound of a spectrum below which a density without an edge is taken to go on to zero.
@@ -57,18 +62,29 @@ _SMALLEST_IMAGINARY = 1e-8
 COARSE = (0.12, 0.04)
 #: Spacings of a search that must not miss a narrow band.
 FINE = (0.04, 0.013)
+#: Number of eigenvalues that a band has at least in a network, and its least share of all. Those of less are made by
+#: single nodes of a rule.
+_FEWEST, _LEAST_SHARE = 1 / 3, 1e-5
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 EDGE_MARGIN = 1e-6
 #: Stride to an edge, relative, below which a gap that it would miss is narrower than any that is resolved.
 _FINEST = 1e-3
 #: How many finer strides are tried between two solutions.
 _FINER_STRIDES = 3
-#: Terms of a panel's series, of which the last ones must be below a share of the mean density: a first share that tells
-#: whether mass is missing, and the last one. Panels of the least width are not halved.
-_TERMS, _LAST_TERMS, _ROUGH, _TAIL, _NARROWEST = 16, 2, 1e-3, 3e-6, 1e-6
-#: Mass that a rough search may miss, and that a search may.
+#: Terms of a panel's series, of which the last ones must be below a share of the mean density: a first share, and
+#: smaller ones. Panels of the least width are not halved.
+_TERMS, _LAST_TERMS, _TAILS, _NARROWEST = 16, 2, (1e-3, 1e-4, 1e-5, 3e-6), 1e-6
+#: Share of all mass below which a band is resolved as if it had it.
+_LIGHT = 1e-4
+#: Missing mass, over the share of the last terms, that is no error of the series.
+_ABOVE_TAIL = 10.0
+#: Mass that a walk may miss, and that a search may.
 _ROUGH_MASS, _MASS_TOLERANCE = 1e-3, 1e-6
-#: Height of the way around light bands, over the eigenvalue that it leads to.
+#: Most bands that a walk may pass unnoticed.
+_MOST_PASSED = 8
+#: Share of the missing mass below which an interval is not looked into.
+_MUCH = 0.1
+#: Largest height of the way around light bands, over the eigenvalue that it leads to; shorter ways are lower.
 _DETOUR = 0.1
 _NODES, _WEIGHTS = legendre_rule(_TERMS)
 _TO_SERIES = (np.polynomial.legendre.legvander(_NODES, _TERMS - 1) * (np.arange(_TERMS) + 0.5)).T * _WEIGHTS
@@ -316,7 +332,8 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
 
 def around(equations: Equations, point: Point, x: float) -> Point:
     """Go to a real `x` through the upper half-plane, past bands too light to have been found."""
-    return advance(equations, advance(equations, point, x * (1 + _DETOUR * 1j)), complex(x))
+    height = min(_DETOUR, abs(math.log(point.z.real / x)))
+    return advance(equations, advance(equations, point, x * (1 + height * 1j)), complex(x))
 
 
 def around_nearest(equations: Equations, known: list[Point], x: float) -> Point:
@@ -392,7 +409,19 @@ def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Ar
     return result
 
 
-def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
+class _TooLight(NotConverged):
+    """A band is lighter than one of a network."""
+
+
+def lightest_band(eigenvalues: float) -> float:
+    """Return the least share of the eigenvalues in a band, given the number of all of them.
+
+    Lighter bands are those of single nodes of a rule, and not of a network.
+    """
+    return max(_FEWEST / eigenvalues, _LEAST_SHARE)
+
+
+def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest: float = 0.0) -> Law:
     """Find the support and the density on it.
 
     Parameters
@@ -400,6 +429,8 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
     equations : Equations
     spacings : sequence of float
         Distances of neighbours, in log x, of the search for bands; the next one is used if mass is missing.
+    lightest : float, optional
+        Least mass of a band that the walk has not met.
 
     Returns
     -------
@@ -408,78 +439,158 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
     Raises
     ------
     NotConverged
-        If the density does not integrate to the mass that the ranks demand, to 1e-6.
+        If the density does not integrate to the mass that the ranks demand, to 1e-6, or a band is too light.
     """
     for spacing in spacings:
         try:
-            found = _search(equations, spacing)
+            found = _search(equations, spacing, lightest)
+        except _TooLight:
+            raise  # another search finds it, too
         except NotConverged as error:
             failure = error
             continue
-        missing = abs(sum(panels.mass for panels in found) - equations.mass)
-        if missing < _MASS_TOLERANCE:
+        if abs(_missing(equations, found)) < _MASS_TOLERANCE:
             bands = [panels.band() for panels in reversed(found)]
             return Law(tuple(bands), 1 - equations.mass, max(band.residual for band in bands))
-        failure = NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+        failure = _lost(equations, found)
     raise failure
 
 
-def first_law(attempts: Iterable[tuple[_Kind, Sequence[float]]]) -> tuple[_Kind, Law]:
-    """Return the first equations of which `find_law` finds the law at the given spacings, and that law.
+def first_law(attempts: Iterable[tuple[_Kind, Sequence[float], float]]) -> tuple[_Kind, Law]:
+    """Return the first equations of which `find_law` finds the law, and that law.
+
+    Parameters
+    ----------
+    attempts : iterable of (Equations, sequence of float, float)
+        Arguments of `find_law`.
 
     Raises
     ------
     NotConverged
         That of the last attempt.
     """
-    for equations, spacings in attempts:
+    for equations, spacings, lightest in attempts:
         try:
-            return equations, find_law(equations, spacings)
+            return equations, find_law(equations, spacings, lightest)
         except NotConverged as error:
             failure = error
     raise failure
 
 
-def _search(equations: Equations, spacing: float) -> list[_Panels]:
-    """Scan downwards, a little above the real axis, and resolve every band met until all mass is found.
+def _search(equations: Equations, spacing: float, lightest: float) -> list[_Panels]:
+    """Find all bands, the highest first: those that a walk meets, then those that it has passed unnoticed.
 
-    Bands are resolved roughly until they have nearly all mass: what a search has missed is then known soon.
+    Bands are resolved step by step, so that what is missing is known before all of them have their last digits.
+    """
+    bands = _walk(equations, spacing)
+    passed = 0
+    for tolerance in _TAILS:
+        bands = [_resolved(equations, band, tolerance) for band in bands]
+        error = _MASS_TOLERANCE if tolerance == _TAILS[-1] else _ABOVE_TAIL * tolerance * equations.mass
+        while _missing(equations, bands) > error:
+            if _missing(equations, bands) < lightest:
+                raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
+            hidden, passed = _hidden(equations, bands, tolerance), passed + 1
+            if hidden is None and _missing(equations, bands) < _ROUGH_MASS:
+                break
+            if hidden is None or passed > _MOST_PASSED:
+                raise _lost(equations, bands)
+            if hidden.mass < lightest:
+                raise _TooLight("the lightest of the bands", hidden.mass, lightest, _ADVICE)
+            bands = sorted([*bands, hidden], key=lambda band: -band.lower)
+    return bands
+
+
+def _missing(equations: Equations, bands: Sequence[_Panels]) -> float:
+    """Return the mass that bands do not have."""
+    return equations.mass - sum(band.mass for band in bands)
+
+
+def _lost(equations: Equations, bands: Sequence[_Panels]) -> NotConverged:
+    """Return the error for bands that do not have all mass."""
+    missing = abs(_missing(equations, bands))
+    return NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+
+
+def _walk(equations: Equations, spacing: float) -> list[_Panels]:
+    """Scan downwards, a little above the real axis, and resolve every band met roughly until nearly all mass is found.
+
+    The highest band is the first.
     """
     bands: list[_Panels] = []
-    tolerance, x = _ROUGH, equations.top
+    x = equations.top
     point = advance(equations, start(equations, 1e3j * x), x * (1 + 1j * spacing))
-    while x > 1e-11 * equations.top:
+    while x > _LOWEST * equations.top:
         x *= np.exp(-spacing)
         point = advance(equations, point, x * (1 + 1j * spacing))
         value, slope = equations.transform(point.state, point.tangent)
         # Outside the support Im m is proportional to the height above the axis.
         if (value - 1j * point.z.imag * slope).imag < 0.3 * value.imag:
             continue
-        try:
-            centre = advance(equations, point, complex(x))
-        except NotConverged:
+        centre = _below(equations, point)
+        if centre is None:
             continue  # at an edge: the next point is inside
-        if not _has_density(equations, centre):
-            continue
-        bands.append(_band(equations, centre, spacing, bands[-1].lower if bands else math.inf, tolerance))
-        if tolerance == _ROUGH and sum(band.mass for band in bands) > equations.mass - _ROUGH_MASS:
-            tolerance, bands = _TAIL, _refined(equations, bands, spacing)
+        bands.append(_band(equations, centre, spacing, (-math.inf, bands[-1].lower if bands else math.inf), _TAILS[0]))
         x = bands[-1].lower
-        if x == 0 or sum(band.mass for band in bands) > equations.mass - _MASS_TOLERANCE:
+        if x == 0 or _missing(equations, bands) < _ROUGH_MASS:
             break
         point = advance(equations, point, x * (1 + 1j * spacing))
     return bands
 
 
-def _refined(equations: Equations, bands: list[_Panels], spacing: float) -> list[_Panels]:
-    """Resolve bands that were found roughly, down to the first that turns out to be two of them."""
-    for index, band in enumerate(bands):
-        try:
-            band.refine(_TAIL)
-        except NotConverged:
-            ceiling = bands[index - 1].lower if index else math.inf
-            return [*bands[:index], _band(equations, band.centre, spacing, ceiling, _TAIL)]
-    return bands
+def _below(equations: Equations, point: Point) -> Point | None:
+    """Return the solution on the real axis below a point, None if there is no density."""
+    try:
+        centre = advance(equations, point, complex(point.z.real))
+    except NotConverged:
+        return None
+    return centre if _has_density(equations, centre) else None
+
+
+def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) -> _Panels | None:
+    r"""Return a band that is not among those known, found from what their transform leaves of the whole; None if none.
+
+    The mean of :math:`4y^4/((t-x)^2+y^2)^2` over the law of `t` is :math:`2y\,\mathrm{Im}(m-iym')` at :math:`x+iy`,
+    and at least the mass between :math:`x-y` and :math:`x+y`. Less the mean over the known bands it is a bound of the
+    mass that is missing there. Intervals that may have much of that are halved, those that may have most first.
+    """
+    zero = np.zeros(1), np.array([1 - equations.mass])
+    eigenvalue, weight = (np.concatenate(parts) for parts in zip(zero, *(band.rule for band in bands), strict=True))
+    missing = _missing(equations, bands)
+    places: list[tuple[float, Point]] = []
+
+    def look(known: Point, low: float, high: float) -> None:
+        height = (high - low) / 2
+        with suppress(NotConverged):
+            point = advance(equations, known, complex(low + height, height))
+            value, slope = equations.transform(point.state, point.tangent)
+            away = 1 / (eigenvalue - point.z)
+            rest = value - weight @ away - 1j * height * (slope - weight @ away**2)
+            # The series of the known bands are not exact.
+            error = tolerance * (value - 1j * height * slope).imag
+            insort(places, (2 * height * float(rest.imag - error), point), key=itemgetter(0))
+
+    for above, band in zip([None, *bands], bands, strict=False):
+        look(band.centre, band.upper, equations.top if above is None else above.lower)
+    if bands[-1].lower > 0:
+        look(bands[-1].centre, 0.0, bands[-1].lower)
+    while places and places[-1][0] > _MUCH * missing:
+        bound, point = places.pop()
+        x, height = point.z.real, point.z.imag
+        # A bound of more is one of too long an interval.
+        centre = _below(equations, point) if bound < missing / _MUCH else None
+        if centre is not None:
+            return _band(equations, centre, min(height / x, COARSE[0]), _gap(bands, x), tolerance)
+        if height > _FINEST * x and x > _LOWEST * equations.top:
+            look(point, x - height, x)
+            look(point, x, x + height)
+    return None
+
+
+def _gap(bands: Sequence[_Panels], x: float) -> tuple[float, float]:
+    """Return the ends of the gap around a place that is in no band."""
+    lower = max((band.upper for band in bands if band.upper < x), default=-math.inf)
+    return lower, min((band.lower for band in bands if band.lower > x), default=math.inf)
 
 
 class _Interrupted(NotConverged):
@@ -494,23 +605,30 @@ class _Interrupted(NotConverged):
         self.side, self.inner, self.outer = side, inner, outer
 
 
-def _band(equations: Equations, centre: Point, spacing: float, ceiling: float, tolerance: float) -> _Panels:
-    """Resolve the band around a point, which ends below `ceiling`."""
-    edges = {side: _edge(equations, centre, side * spacing, math.nan) for side in (1, -1)}
-    stride = spacing
-    while edges[1].place >= ceiling and stride >= _FINEST:
-        # A stride over the gap to the band above.
-        stride /= 4
-        edges[1] = _edge(equations, centre, stride, math.nan)
+def _band(equations: Equations, centre: Point, spacing: float, gap: tuple[float, float], tolerance: float) -> _Panels:
+    """Resolve the band around a point, which is within a gap between other bands."""
+    edges = list[_Edge]()
+    for side, end in zip((-1, 1), gap, strict=True):
+        stride = spacing
+        edge = _edge(equations, centre, side * stride, math.nan)
+        while (edge.place - end) * side >= 0 and stride >= _FINEST:
+            # A stride over the gap to the next band.
+            stride /= 4
+            edge = _edge(equations, centre, side * stride, math.nan)
+        edges.append(edge)
+    return _resolved(equations, _Panels(equations, [centre], centre, *edges), tolerance)
+
+
+def _resolved(equations: Equations, panels: _Panels, tolerance: float) -> _Panels:
+    """Return a band resolved to a tolerance, cut short where its edges turn out to be those of other bands."""
     while True:
-        panels = _Panels(equations, centre, _Frame(edges[-1].place, edges[1].place, edges[-1].power))
         try:
             panels.refine(tolerance)
         except _Interrupted as error:
             edge = _edge_between(equations, error)
-            if edge.place == edges[error.side].place:
+            if edge.place in (panels.lower, panels.upper):
                 raise error.__cause__ or error from None
-            edges[error.side] = edge
+            panels = panels.cut(error.side, edge)
         else:
             return panels
 
@@ -575,21 +693,41 @@ class _Panel(NamedTuple):
     density: Array
     series: Array
 
+    @property
+    def rule(self) -> tuple[Array, Array]:
+        """Angles of the solutions, and weights for the integral of the density."""
+        half = (self.end - self.start) / 2
+        return (self.start + self.end) / 2 + half * _NODES, half * _WEIGHTS * self.density
+
 
 class _Panels:
     """The density of the angle on one band, on panels that are halved where it is not resolved."""
 
-    def __init__(self, equations: Equations, centre: Point, frame: _Frame) -> None:
-        self.lower, self.centre = frame.lower, centre
-        self._equations, self._frame = equations, frame
-        self._angles, self._solved = [float(self._frame.angle(centre.z.real))], [centre]
+    def __init__(
+        self, equations: Equations, solved: Sequence[Point], centre: Point, lowest: _Edge, highest: _Edge
+    ) -> None:
+        self.lower, self.upper, self.centre = lowest.place, highest.place, centre
+        self._equations, self._edges = equations, (lowest, highest)
+        self._frame = _Frame(lowest.place, highest.place, lowest.power)
+        # The largest eigenvalue first.
+        self._solved = list(solved)
+        self._angles = [float(self._frame.angle(point.z.real)) for point in solved]
         self.panels: list[_Panel] = []
 
+    def cut(self, side: int, edge: _Edge) -> _Panels:
+        """Return the band with another upper (1) or lower (-1) edge, not yet resolved."""
+        lowest, highest = (self._edges[0], edge) if side == 1 else (edge, self._edges[1])
+        inside = [point for point in self._solved if lowest.place < point.z.real < highest.place]
+        return _Panels(self._equations, inside, self.centre, lowest, highest)
+
     def refine(self, tolerance: float) -> None:
-        """Halve panels until the last terms of each series are below a share of the mean density."""
+        """Halve panels until the last terms of each series are below a share of the mean density.
+
+        A band that has next to nothing of the mass needs no such share of its own: its digits are lost to rounding.
+        """
         self.panels = self.panels or [self._panel(0.0, self._frame.last)]
         while True:
-            allowed = tolerance * self.mass / self._frame.last
+            allowed = tolerance * max(self.mass, _LIGHT * self._equations.mass) / self._frame.last
             panels: list[_Panel] = []
             for panel in self.panels:
                 if np.abs(panel.series[-_LAST_TERMS:]).max() <= allowed or panel.end - panel.start < _NARROWEST:
@@ -601,6 +739,12 @@ class _Panels:
             self.panels = panels
             if done:
                 return
+
+    @property
+    def rule(self) -> tuple[Array, Array]:
+        """Eigenvalues, and weights of the continuous spectrum there."""
+        angles, weights = zip(*(panel.rule for panel in self.panels), strict=True)
+        return self._frame.eigenvalue(np.concatenate(angles)), np.concatenate(weights)
 
     @property
     def mass(self) -> float:

@@ -43,9 +43,10 @@ from gradstep.theory.spectra.stieltjes import (
     FINE,
     Law,
     advance,
-    around,
+    around_nearest,
     find_law,
     first_law,
+    lightest_band,
     start,
 )
 from gradstep.theory.spectra.weight_equations import WeightEquations
@@ -152,7 +153,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     if step.spike == step.bulk == step.curvature == 0:
         return WeightSpectrum(before, before, None)
     equations, spike = _layer(problem, step, rows)
-    equations, after = _law(equations)
+    equations, after = _law(equations, d)
     return WeightSpectrum(before, after, _outlier(equations, spike, after.edge))
 
 
@@ -237,12 +238,13 @@ def _apart(nodes: SampleNodes, fixed: int) -> SampleNodes:
     )
 
 
-def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
+def _law(equations: WeightEquations, d: float) -> tuple[WeightEquations, Law]:
     """Return the law, and the equations that it was found with."""
 
-    def rounded() -> Iterator[tuple[WeightEquations, Sequence[float]]]:
-        yield equations, COARSE
-        yield from ((equations.averaged(share), FINE) for share in _TAILS)
+    def rounded() -> Iterator[tuple[WeightEquations, Sequence[float], float]]:
+        yield equations, COARSE, lightest_band(d)
+        for share in _TAILS:
+            yield equations.averaged(share), FINE, 0.0 if share == _TAILS[-1] else lightest_band(d)
 
     return first_law(rounded())
 
@@ -303,15 +305,16 @@ def _outlier(equations: WeightEquations, spike: Spike, edge: float) -> WeightOut
     """Return the largest outlier above the edge of the bulk."""
     # Every eigenvalue is below the square of the sum of the norms.
     far = start(equations, complex(16 * (equations.top + spike.strength)))
+    known = [far]
 
     def at(x: float) -> _Resolvent:
-        return _Resolvent.of(equations, spike, complex(x), around(equations, far, x).state)
+        return _Resolvent.of(equations, spike, complex(x), around_nearest(equations, known, x).state)
 
     bracket = _bracket(at, math.log(edge * (1 + EDGE_MARGIN)), math.log(far.z.real))
     if bracket is None:
         return None
     z = math.exp(brentq(lambda log_x: at(math.exp(log_x)).whole, *bracket, xtol=1e-13, rtol=1e-13))
-    here, beside = around(equations, far, z), complex(z, _BESIDE * z)
+    here, beside = around_nearest(equations, known, z), complex(z, _BESIDE * z)
     found = _Resolvent.of(equations, spike, beside, advance(equations, here, beside).state)
     return WeightOutlier(math.sqrt(z), *found.overlaps(beside, spike, equations.initial_square))
 

@@ -84,3 +84,15 @@ def test_large_tables_are_measured_on_some_rows(monkeypatch):
     outside = np.random.default_rng(0).standard_normal((1, 12))
     outside -= outside @ metric.directions @ metric.directions.T
     np.testing.assert_allclose(metric.damped(outside, 0.1), outside, atol=1e-12)
+
+
+def test_many_copies_of_few_rows_are_these_rows_with_larger_weights(monkeypatch):
+    z, y, w, hashes = table(6, 12)
+    gradient = np.random.default_rng(1).standard_normal((3, 12))
+    expected = metric_of(z, y, 3 * w, hashes)
+    monkeypatch.setattr(metric_module, "_SIDE", 8)
+    found = metric_of(np.tile(z, (3, 1)), np.tile(y, (3, 1)), np.tile(w, 3), np.tile(hashes, 3))
+    np.testing.assert_allclose(found.damping, expected.damping)
+    centred = z - w @ z / w.sum()  # along other directions a neuron may change, which makes no difference
+    found, expected = (each.damped(gradient, 0.1) @ centred.T for each in (found, expected))
+    np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -45,6 +45,15 @@ def table():
     return X, pd.Series(np.tanh(2 * X["a"]) + 0.1 * random.standard_normal(120), name="y")
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+def test_dask_tells_two_fits_of_equal_parameters_apart(estimator, table):
+    """It computes tasks of one name once, and names what it takes for a dataclass by its fields, the parameters."""
+    tokenize = pytest.importorskip("dask.base").tokenize
+    X, y = table
+    one, other = (clone(estimator).set_params(eta=0, random_state=0).fit(inputs, y > 0) for inputs in (X, 2 * X))
+    assert tokenize(one) != tokenize(other)
+
+
 def test_names_go_in_and_come_out(table):
     X, y = table
     features = gs.OneStepFeatures(width=3, eta=1.0, random_state=0)

@@ -158,14 +158,17 @@ _PARAMETERS = {
     "damping": ("Damping of a step in the metric of the inputs; inf is the plain step (inf).", _STEP),
     "n": ("Fresh samples of the ridge fit (3d).", _STEP),
     "ridge": ("Penalty on |b|^2 against the sum of squares (d/64).", _STEP),
-    "convention": (
-        "Whose parameters: canonical, ba2022, moniri2024 or cui2024 (their own names through --set).",
-        _SOURCE,
-    ),
 }
 _Settings = Annotated[
     Path | None,
     typer.Option(metavar="FILE.toml", help="Read parameters; options on the line win.", rich_help_panel=_SOURCE),
+]
+_Convention = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose parameters: canonical, ba2022, moniri2024 or cui2024 (their own names through --set).",
+        rich_help_panel=_SOURCE,
+    ),
 ]
 _Set = Annotated[
     list[str] | None,
@@ -179,7 +182,7 @@ def _problem_options() -> list[inspect.Parameter]:
         name: Annotated[str | None, typer.Option(help=text, rich_help_panel=panel)]
         for name, (text, panel) in _PARAMETERS.items()
     }
-    kinds |= {"settings": _Settings, "set_": _Set}
+    kinds |= {"settings": _Settings, "convention": _Convention, "set_": _Set}
     kind = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(name, kind, default=None, annotation=each) for name, each in kinds.items()]
 
@@ -200,7 +203,7 @@ def _takes_problem(command: Callable[..., None]) -> Callable[..., None]:
     own = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in list(known.parameters.values())[1:]]
 
     def run(settings: Path | None, set_: list[str] | None, **values: Any) -> None:
-        options = {name: values.pop(name) for name in _PARAMETERS}
+        options = {name: values.pop(name) for name in (*_PARAMETERS, "convention")}
         command(build_grid(_problem(settings, set_, options)), **values)
 
     parameters = [*_problem_options(), *own]

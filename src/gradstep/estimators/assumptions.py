@@ -25,7 +25,7 @@ _SHARE = 0.2
 
 
 def broken_by_columns(sample: Sample, varying: int) -> str:
-    """Say which assumption about the inputs, of which so many vary, fails; empty where none is seen to."""
+    """Say which assumption about the inputs fails; empty where none is seen to. `varying` of the inputs do vary."""
     z, w = sample.z, sample.weights / sample.weights.sum()
     if (excess := correlation_excess(z, w, varying)) > _CORRELATED:
         return (

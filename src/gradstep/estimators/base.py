@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,21 +47,36 @@ Host = NDArray[np.float64]
 _REDRAW_NUMBERS = 2**23
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     """Fits and applies the first layer; the estimators add targets and a readout."""
 
-    width: Any = field(default="auto", kw_only=False)
-    activation: Any = "auto"
-    eta: Any = "auto"
-    damping: Any = "auto"
-    readout: Any = "gaussian"
-    n_steps: Any = "auto"
-    offset: float = 1.0
-    sample_split: bool | float = False
-    random_state: Any = None
-    dtype: str = "float64"
-    device: str | None = None
+    # Written out, since libraries such as Dask take dataclasses of equal fields, here the parameters, for equal.
+    def __init__(
+        self,
+        width: Any = "auto",
+        *,
+        activation: Any = "auto",
+        eta: Any = "auto",
+        damping: Any = "auto",
+        readout: Any = "gaussian",
+        n_steps: Any = "auto",
+        offset: float = 1.0,
+        sample_split: bool | float = False,
+        random_state: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+    ) -> None:
+        self.width = width
+        self.activation = activation
+        self.eta = eta
+        self.damping = damping
+        self.readout = readout
+        self.n_steps = n_steps
+        self.offset = offset
+        self.sample_split = sample_split
+        self.random_state = random_state
+        self.dtype = dtype
+        self.device = device
 
     def _threads(self, rows: int, width: int) -> AbstractContextManager[None]:
         """Let BLAS use one thread inside where tables of so many rows make small products only."""

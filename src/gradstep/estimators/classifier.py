@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +22,6 @@ from gradstep.estimators.targets import class_targets, codes
 __all__ = ["OneStepClassifier"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
     r"""Least-squares classification on the features of a two-layer network whose first layer has learned.
 
@@ -66,7 +64,38 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
     True
     """
 
-    class_weight: Any = None
+    def __init__(
+        self,
+        width: Any = "auto",
+        *,
+        activation: Any = "auto",
+        eta: Any = "auto",
+        damping: Any = "auto",
+        ridge: Any = "auto",
+        readout: Any = "gaussian",
+        n_steps: Any = "auto",
+        offset: float = 1.0,
+        sample_split: bool | float = False,
+        class_weight: Any = None,
+        random_state: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            width,
+            activation=activation,
+            eta=eta,
+            damping=damping,
+            ridge=ridge,
+            readout=readout,
+            n_steps=n_steps,
+            offset=offset,
+            sample_split=sample_split,
+            random_state=random_state,
+            dtype=dtype,
+            device=device,
+        )
+        self.class_weight = class_weight
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take the step and fit the readout.

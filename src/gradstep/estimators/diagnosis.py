@@ -431,7 +431,7 @@ def _step_on(
 
 def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric) -> float:
     """Return `Diagnosis.halves` of steps: the mean over the three ways to pair quarters of the rows."""
-    pieces = [step(sample.step_rows & sample.part(k, QUARTERS), mean=False) for k in range(QUARTERS)]
+    pieces = [step(sample.step_rows & quarter, mean=False) for quarter in sample.parts(QUARTERS)]
     total, overlaps = np.sum(pieces, axis=0), []
     for piece in pieces[1:]:
         halves = pieces[0] + piece, total - pieces[0] - piece

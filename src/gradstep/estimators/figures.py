@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_diagnosis", "draw_learned", "draw_link", "draw_scores"]
 
 _GREY, _BLUE, _RED, _INK = "#8a8b95", "#4c92fd", "#cc1a00", "#22252b"
-#: Of models on the same rows, at most three; the last is that of lines that only guide the eye, too.
+#: Colours of models on the same rows, at most three; lines that only guide the eye have the last of them, too.
 _MODELS = ("#d6453d", "#2f80d0", "#7f7f8c")
 #: Columns and eigenvalues shown at most, and places for directions at least.
 _COLUMNS, _EIGENVALUES, _DIRECTIONS = 15, 30, 5

@@ -86,7 +86,7 @@ def find_index(
     target : ndarray, shape (n,)
         The sign of the direction is such that its projections do not correlate negatively with this.
     """
-    quarters = [sample.part(k, QUARTERS) for k in range(QUARTERS)]
+    quarters = sample.parts(QUARTERS)
     nowhere, constant = np.zeros(sample.z.shape[1]), np.zeros(sample.y.shape)
 
     def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host, Host]:

@@ -160,7 +160,7 @@ def draw(
 ) -> FirstLayer:
     """Draw the layer: rows ``N(0, I / varying)``, offsets ``N(0, offset^2)``, a readout for every output.
 
-    Of the d inputs so many are `varying`, not constant: the pre-activations have variance one.
+    All but `varying` of the d inputs are constant. The pre-activations have variance one.
     """
     seeds = random.randint(2**31 - 1, size=1 + outputs)
     weights = initial_weights(int(seeds[0]), width, d, "gaussian") * np.sqrt(d / varying)

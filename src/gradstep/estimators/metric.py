@@ -100,7 +100,7 @@ def measure(sample: Sample) -> Metric:
     """Measure the metric on the rows of the step."""
     rows, group = sample.step_rows, sample.copies.group
     if min(int(rows.sum()), sample.z.shape[1]) > _SIDE:
-        rows = rows & (group <= np.unique(group[rows])[_SIDE - 1])
+        rows = rows & (group <= np.unique(group[rows])[:_SIDE][-1])
     seen = sample.of(rows)
     ridge = seen.ridge()
     scores = seen.scores(ridge, seen.step_rows, penalty_path(ridge))

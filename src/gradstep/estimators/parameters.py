@@ -74,7 +74,10 @@ def _is_auto(value: Any) -> bool:
 
 
 def _number(name: str, value: Any, allowed: str, *, positive: bool = False) -> float:
-    """Return a number of the right sign that is not too large; in `allowed`, {} stands for these words."""
+    """Return a number of the right sign that is not too large.
+
+    `allowed` is the text of the error, with {} in the place of the words for such a number.
+    """
     words = allowed.format(f"a number {'>' if positive else '>='} 0, at most {LARGEST_NUMBER:g}")
     return real(name, value, words, lambda number: 0 <= number <= LARGEST_NUMBER and not (positive and number == 0))
 

@@ -53,11 +53,39 @@ class LeftOutRows:
     distinct: int
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class OneStepReadout(OneStep):
     """One step on the first layer and a ridge readout of any number of outputs."""
 
-    ridge: Any = "auto"
+    def __init__(
+        self,
+        width: Any = "auto",
+        *,
+        activation: Any = "auto",
+        eta: Any = "auto",
+        damping: Any = "auto",
+        ridge: Any = "auto",
+        readout: Any = "gaussian",
+        n_steps: Any = "auto",
+        offset: float = 1.0,
+        sample_split: bool | float = False,
+        random_state: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            width,
+            activation=activation,
+            eta=eta,
+            damping=damping,
+            readout=readout,
+            n_steps=n_steps,
+            offset=offset,
+            sample_split=sample_split,
+            random_state=random_state,
+            dtype=dtype,
+            device=device,
+        )
+        self.ridge = ridge
 
     def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
         with self._threads(X.shape[0], settings.width):

@@ -52,6 +52,7 @@ class Model:
     unit : float
         Unit of the sample's weights.
     ridge : float
+        Penalty of the fit.
     """
 
     initial: FirstLayer
@@ -108,15 +109,15 @@ class Model:
         if self.move == NO_STEP:
             return Levels(1.0, self._left_out([(step, fit)], penalties), None)
         if not sample.shared:
-            halves = [(step & sample.part(k, 2), fit) for k in range(2)]
+            halves = [(step & half, fit) for half in sample.parts(2)]
             return Levels(1.0, self._left_out([(step, fit)], penalties), self._left_out(halves, penalties))
         most, half = (
-            self._left_out(((step & ~part, part) for part in (sample.part(k, parts) for k in range(parts))), penalties)
-            for parts in (_PARTS, 2)
+            self._left_out([(step & ~part, part) for part in sample.parts(count)], penalties) for count in (_PARTS, 2)
         )
         return Levels(1 - 1 / _PARTS, most, half)
 
     def _pool(self, layer: FirstLayer | None) -> Sample:
+        """Return the rows of the readout with the features of a layer, or with their inputs if there is none."""
         rows = self.sample.fit_rows
         seen, targets = self.sample.of(rows), self.targets[rows]
         features, weights = seen.z if layer is None else layer.features(HOST, seen.z), seen.weights * self.unit
@@ -126,7 +127,7 @@ class Model:
         return replace(seen, z=features, y=targets, weights=weights, copies=copies)
 
     def _left_out(self, splits: Iterable[tuple[Rows, Rows]], penalties: Host) -> LeftOut:
-        """Score rows by a step on the rows that stand with them; rows that stand with several have the mean."""
+        """For each pair, rows of a step and rows to score, take the step and score; rows in several have the mean."""
         fit = self.sample.fit_rows
         shape = (int(fit.sum()), len(penalties))
         squares, wrong, times = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], 1))

@@ -59,18 +59,18 @@ class Sample:
         """Whether the step and the ridge fit have rows in common."""
         return bool((self.step_rows & self.fit_rows).any())
 
-    def part(self, number: int, parts: int) -> Rows:
-        """Mark one of so many parts of the rows; copies of a row are in one part."""
-        return np.asarray(self.copies.group % parts == number)
+    def parts(self, count: int) -> list[Rows]:
+        """Divide the rows into so many parts; copies of a row are in one part."""
+        return [self.copies.group % count == number for number in range(count)]
 
     def folds(self) -> Iterator[tuple[Rows, Rows]]:
         """Yield rows for a step, and those rows of the fit that it has not seen: every row of the fit once."""
         if not self.shared:
             yield self.step_rows, self.fit_rows
             return
-        for k in np.unique(self.copies.group[self.fit_rows] % FOLDS):
-            fold = self.part(k, FOLDS)
-            yield self.step_rows & ~fold, self.fit_rows & fold
+        for fold in self.parts(FOLDS):
+            if (self.fit_rows & fold).any():
+                yield self.step_rows & ~fold, self.fit_rows & fold
 
     def of(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Self:
         """Return some of the rows; the copies of each are still those among all rows."""
@@ -120,7 +120,10 @@ class Training:
     unit: float
 
     def sample(self, count: int | None = None) -> Sample:
-        """Gather about `count` of the distinct rows; where they are split, half of them on each side if there are."""
+        """Gather about `count` of the distinct rows, by default `CHOICE_ROWS`.
+
+        Where rows of step and fit are split, half of them are of each kind, or more of one if the other has too few.
+        """
         count = CHOICE_ROWS if count is None else count
         split = self.settings.split > 0
         step, fit = self.step_rows, self.fit_rows

@@ -559,10 +559,10 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
     missing = _missing(equations, bands)
     places: list[tuple[float, Point]] = []
 
-    def look(known: Point, low: float, high: float) -> None:
+    def look(origin: Point, low: float, high: float) -> None:
         height = (high - low) / 2
         with suppress(NotConverged):
-            point = advance(equations, known, complex(low + height, height))
+            point = advance(equations, origin, complex(low + height, height))
             value, slope = equations.transform(point.state, point.tangent)
             away = 1 / (eigenvalue - point.z)
             rest = value - weight @ away - 1j * height * (slope - weight @ away**2)
@@ -570,10 +570,12 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
             error = tolerance * (value - 1j * height * slope).imag
             insort(places, (2 * height * float(rest.imag - error), point), key=itemgetter(0))
 
-    for above, band in zip([None, *bands], bands, strict=False):
-        look(band.centre, band.upper, equations.top if above is None else above.lower)
-    if bands[-1].lower > 0:
-        look(bands[-1].centre, 0.0, bands[-1].lower)
+    # A walk may have met no band at all.
+    known = [band.centre for band in bands] or [start(equations, 1e3j * equations.top)]
+    ends = [equations.top, *(end for band in bands for end in (band.upper, band.lower)), 0.0]
+    for centre, high, low in zip([*known, known[-1]], ends[::2], ends[1::2], strict=False):
+        if high > low:
+            look(centre, low, high)
     while places and places[-1][0] > _MUCH * missing:
         bound, point = places.pop()
         x, height = point.z.real, point.z.imag

@@ -483,17 +483,17 @@ def _search(equations: Equations, spacing: float, lightest: float) -> list[_Pane
     Bands are resolved step by step, so that what is missing is known before all of them have their last digits.
     """
     bands = _walk(equations, spacing)
-    passed = 0
+    most = len(bands) + _MOST_PASSED
     for tolerance in _TAILS:
         bands = [_resolved(equations, band, tolerance) for band in bands]
         error = _MASS_TOLERANCE if tolerance == _TAILS[-1] else _ABOVE_TAIL * tolerance * equations.mass
         while _missing(equations, bands) > error:
             if _missing(equations, bands) < lightest:
                 raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
-            hidden, passed = _hidden(equations, bands, tolerance), passed + 1
+            hidden = _hidden(equations, bands, tolerance)
             if hidden is None and _missing(equations, bands) < _ROUGH_MASS:
                 break
-            if hidden is None or passed > _MOST_PASSED:
+            if hidden is None or len(bands) == most:
                 raise _lost(equations, bands)
             if hidden.mass < lightest:
                 raise _TooLight("the lightest of the bands", hidden.mass, lightest, _ADVICE)

@@ -573,9 +573,9 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
     # A walk may have met no band at all.
     known = [band.centre for band in bands] or [start(equations, 1e3j * equations.top)]
     ends = [equations.top, *(end for band in bands for end in (band.upper, band.lower)), 0.0]
-    for centre, high, low in zip([*known, known[-1]], ends[::2], ends[1::2], strict=False):
+    for origin, high, low in zip([*known, known[-1]], ends[::2], ends[1::2], strict=False):
         if high > low:
-            look(centre, low, high)
+            look(origin, low, high)
     while places and places[-1][0] > _MUCH * missing:
         bound, point = places.pop()
         x, height = point.z.real, point.z.imag

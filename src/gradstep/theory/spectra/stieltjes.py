@@ -579,7 +579,7 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
     while places and places[-1][0] > _MUCH * missing:
         bound, point = places.pop()
         x, height = point.z.real, point.z.imag
-        # A bound of more is one of too long an interval.
+        # A much larger bound tells that the interval is too long.
         centre = _below(equations, point) if bound < missing / _MUCH else None
         if centre is not None:
             return _band(equations, centre, min(height / x, COARSE[0]), _gap(bands, x), tolerance)
@@ -598,8 +598,8 @@ def _gap(bands: Sequence[_Panels], x: float) -> tuple[float, float]:
 class _Interrupted(NotConverged):
     """No density on the way to the upper (1) or the lower (-1) edge: that edge belongs to another band.
 
-    The right one is below `outer`, and beyond the last of `inner`, solutions on the way from the centre, that is not
-    of another band itself.
+    `inner` are the solutions on the way from the centre. The edge of this band is between the last of them that is
+    in this band and `outer`.
     """
 
     def __init__(self, error: NotConverged, side: int, inner: list[Point], outer: float) -> None:
@@ -725,7 +725,7 @@ class _Panels:
     def refine(self, tolerance: float) -> None:
         """Halve panels until the last terms of each series are below a share of the mean density.
 
-        A band that has next to nothing of the mass needs no such share of its own: its digits are lost to rounding.
+        A band with less than `_LIGHT` of the mass is resolved as if it had so much: rounding hides further digits.
         """
         self.panels = self.panels or [self._panel(0.0, self._frame.last)]
         while True:

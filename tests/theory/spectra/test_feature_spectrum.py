@@ -278,6 +278,24 @@ def test_a_light_band_is_found_where_mass_is_missing(size: float, share: float) 
         find_law(equations, [0.12], lightest=2 * share)
 
 
+@pytest.mark.parametrize("samples", [1e6, 1e8, 1e10])
+def test_a_single_narrow_band_between_the_places_of_a_walk_is_found(samples: float) -> None:
+    one, width = np.ones((1, 1)), np.array([100.0])
+    law = find_law(FeatureEquations(np.zeros(1), 0 * one, 1e-6 * one, one, np.ones(1), width, 50.0, samples), [0.12])
+    edges = [(1 - math.sqrt(100 / samples)) ** 2, (1 + math.sqrt(100 / samples)) ** 2]
+    assert [(band.lower, band.upper) for band in law.bands] == [pytest.approx(edges, rel=1e-8)]
+
+
+def test_three_equal_sizes_of_a_linear_activation_have_the_law_of_a_product_of_two_square_matrices() -> None:
+    one, size = np.ones((1, 1)), 100.0
+    law = find_law(FeatureEquations(np.zeros(1), 0 * one, one, 0 * one, np.ones(1), np.array([size]), size, size))
+    (band,) = law.bands
+    assert (band.lower, band.power) == (0, 3)
+    assert band.upper == pytest.approx(27 / 4, rel=1e-8)
+    # The moments are Fuss-Catalan numbers.
+    assert [law.weight @ law.eigenvalue**k for k in range(4)] == pytest.approx([1, 1, 3, 12], rel=1e-8)
+
+
 def test_missing_mass_is_an_error() -> None:
     class Wrong(FeatureEquations):
         mass = 2.0

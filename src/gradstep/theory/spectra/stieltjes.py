@@ -483,17 +483,17 @@ def _search(equations: Equations, spacing: float, lightest: float) -> list[_Pane
     Bands are resolved step by step, so that what is missing is known before all of them have their last digits.
     """
     bands = _walk(equations, spacing)
-    passed = 0
+    most = len(bands) + _MOST_PASSED
     for tolerance in _TAILS:
         bands = [_resolved(equations, band, tolerance) for band in bands]
         error = _MASS_TOLERANCE if tolerance == _TAILS[-1] else _ABOVE_TAIL * tolerance * equations.mass
         while _missing(equations, bands) > error:
             if _missing(equations, bands) < lightest:
                 raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
-            hidden, passed = _hidden(equations, bands, tolerance), passed + 1
+            hidden = _hidden(equations, bands, tolerance)
             if hidden is None and _missing(equations, bands) < _ROUGH_MASS:
                 break
-            if hidden is None or passed > _MOST_PASSED:
+            if hidden is None or len(bands) == most:
                 raise _lost(equations, bands)
             if hidden.mass < lightest:
                 raise _TooLight("the lightest of the bands", hidden.mass, lightest, _ADVICE)
@@ -559,10 +559,10 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
     missing = _missing(equations, bands)
     places: list[tuple[float, Point]] = []
 
-    def look(known: Point, low: float, high: float) -> None:
+    def look(origin: Point, low: float, high: float) -> None:
         height = (high - low) / 2
         with suppress(NotConverged):
-            point = advance(equations, known, complex(low + height, height))
+            point = advance(equations, origin, complex(low + height, height))
             value, slope = equations.transform(point.state, point.tangent)
             away = 1 / (eigenvalue - point.z)
             rest = value - weight @ away - 1j * height * (slope - weight @ away**2)
@@ -570,14 +570,16 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
             error = tolerance * (value - 1j * height * slope).imag
             insort(places, (2 * height * float(rest.imag - error), point), key=itemgetter(0))
 
-    for above, band in zip([None, *bands], bands, strict=False):
-        look(band.centre, band.upper, equations.top if above is None else above.lower)
-    if bands[-1].lower > 0:
-        look(bands[-1].centre, 0.0, bands[-1].lower)
+    # A walk may have met no band at all.
+    known = [band.centre for band in bands] or [start(equations, 1e3j * equations.top)]
+    ends = [equations.top, *(end for band in bands for end in (band.upper, band.lower)), 0.0]
+    for origin, high, low in zip([*known, known[-1]], ends[::2], ends[1::2], strict=False):
+        if high > low:
+            look(origin, low, high)
     while places and places[-1][0] > _MUCH * missing:
         bound, point = places.pop()
         x, height = point.z.real, point.z.imag
-        # A bound of more is one of too long an interval.
+        # A much larger bound tells that the interval is too long.
         centre = _below(equations, point) if bound < missing / _MUCH else None
         if centre is not None:
             return _band(equations, centre, min(height / x, COARSE[0]), _gap(bands, x), tolerance)
@@ -596,8 +598,8 @@ def _gap(bands: Sequence[_Panels], x: float) -> tuple[float, float]:
 class _Interrupted(NotConverged):
     """No density on the way to the upper (1) or the lower (-1) edge: that edge belongs to another band.
 
-    The right one is below `outer`, and beyond the last of `inner`, solutions on the way from the centre, that is not
-    of another band itself.
+    `inner` are the solutions on the way from the centre. The edge of this band is between the last of them that is
+    in this band and `outer`.
     """
 
     def __init__(self, error: NotConverged, side: int, inner: list[Point], outer: float) -> None:
@@ -723,7 +725,7 @@ class _Panels:
     def refine(self, tolerance: float) -> None:
         """Halve panels until the last terms of each series are below a share of the mean density.
 
-        A band that has next to nothing of the mass needs no such share of its own: its digits are lost to rounding.
+        A band with less than `_LIGHT` of the mass is resolved as if it had so much: rounding hides further digits.
         """
         self.panels = self.panels or [self._panel(0.0, self._frame.last)]
         while True:

@@ -144,7 +144,7 @@ class DampedPoints:
 
     @property
     def turned(self) -> Complex:
-        """What a vector is to the last rows, by the first row, after the inverse, shape (points, classes, rows)."""
+        """What the inverse has between the first row and the others, shape (points, classes, rows)."""
         return self.whole[..., 0, 1:]
 
     @property

@@ -161,3 +161,13 @@ def test_hermite_rule_is_exact_for_polynomials(count):
         assert weights @ nodes**degree == pytest.approx(moment, abs=1e-12 * scale)
     with pytest.raises(ValueError, match="read-only"):
         nodes[0] = 0.0
+
+
+@pytest.mark.parametrize("count", [350, 361, 376, 661, 1000])
+def test_hermite_rules_of_hundreds_of_nodes(count):
+    nodes, weights = hermite_rule(count)
+    assert len(nodes) == count
+    assert np.isfinite(weights).all()
+    assert weights.sum() == pytest.approx(1, rel=1e-14)
+    assert weights @ np.exp(2 * nodes) == pytest.approx(math.exp(2), rel=1e-12)
+    assert weights @ nodes**8 == pytest.approx(105, rel=1e-12)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special
 from numpy.typing import NDArray
 
 from gradstep.checks import integer, real
@@ -43,6 +44,8 @@ _ORDER = 20
 #: Scale beyond which the nodes of the trapezoidal rule thin out, as a rule.
 THINNING = 4.0
 _SMALLEST_PANEL = 1e-14
+#: Nodes above which NumPy's Gauss-Hermite rule overflows. That of SciPy is an asymptotic one there, right to 5e-14.
+_OVERFLOWS = 360
 
 
 class Estimate(NamedTuple):
@@ -63,7 +66,8 @@ def hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
     Exact for polynomials of degree up to ``2 count - 1``. Shapes (count,).
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    rule = np.polynomial.hermite_e.hermegauss if count <= _OVERFLOWS else scipy.special.roots_hermitenorm
+    nodes, weights = rule(count)
     weights = weights / weights.sum()
     nodes.flags.writeable = weights.flags.writeable = False
     return nodes, weights

@@ -49,6 +49,8 @@ _PLACES = np.linspace(-9.0, 9.0, 3601)
 #: A side of a jump with less probability than the first is left out. The others have as many nodes as their probability
 #: to the second, a power, times the most.
 _NONE, _FEWER = 1e-12, 0.1
+#: Least probability of a node of the Gauss-Hermite rule. At the outermost of several hundred nodes polynomials overflow.
+_LEAST_NODE = 1e-100
 
 
 class Overlaps(NamedTuple):
@@ -92,7 +94,7 @@ class AlongRest(NamedTuple):
 
 
 def on_the_whole_line(known: Array, square: Array, second: float) -> AlongRest:
-    """Return the nodes of the Gauss-Hermite rule, one less than there are coefficients.
+    """Return the nodes of the Gauss-Hermite rule, one less than there are coefficients, as far as they count.
 
     Parameters
     ----------
@@ -112,6 +114,7 @@ def on_the_whole_line(known: Array, square: Array, second: float) -> AlongRest:
     shrunk = second**degree
     mean, slope = shrunk * known[:-1], math.sqrt(max(1 - second**2, 0.0)) * np.sqrt(degree + 1) * shrunk * known[1:]
     t, share = hermite_rule(len(degree))
+    t, share = t[share > _LEAST_NODE], share[share > _LEAST_NODE]
     # The fit knows the teacher's projection on polynomials; the rest of it acts as noise.
     hidden = np.maximum(square - (mean**2 + slope**2).sum(axis=0), 0.0)
     t, share, hidden = np.broadcast_arrays(t, share, hidden[:, None])

@@ -49,7 +49,7 @@ _PLACES = np.linspace(-9.0, 9.0, 3601)
 #: A side of a jump with less probability than the first is left out. The others have as many nodes as their probability
 #: to the second, a power, times the most.
 _NONE, _FEWER = 1e-12, 0.1
-#: Least probability of a node of the Gauss-Hermite rule. At the outermost of several hundred nodes polynomials overflow.
+#: Least probability of a node of the Gauss-Hermite rule. At the outermost of hundreds of nodes polynomials overflow.
 _LEAST_NODE = 1e-100
 
 

@@ -24,6 +24,8 @@ __all__ = ["Others", "function_products", "rational_rule", "sparse_rule", "spars
 _NODES = 16
 #: Directions of the span that are fainter than this are rounding.
 _RANK = 1e-11
+#: The same where the first leaves so much of rounding that the error of a rule is above the second number.
+_SAFER_RANK, _UNSAFE = 1e-9, 1e-4
 #: Largest error that rounding may leave.
 _LOST = 1e-2
 
@@ -105,7 +107,7 @@ def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -
 
 
 def _rules(
-    poles: Complex, transform: Complex, slope: Complex, mean: Array, crossed: Array
+    poles: Complex, transform: Complex, slope: Complex, mean: Array, crossed: Array, faint: float = _RANK
 ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
     """Yield the rules of all functions that the poles have: those of laws with as many nodes together.
 
@@ -115,6 +117,8 @@ def _rules(
         As in `_products`.
     crossed : ndarray, shape (laws, functions, others)
         Products of other vectors with the functions.
+    faint : float, optional
+        Directions of the span that are fainter are left out.
 
     Yields
     ------
@@ -128,11 +132,11 @@ def _rules(
     size, real = mean.shape[-1], (poles.shape[1] + 1) * mean.shape[-1]
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric, axis1=1, axis2=2)
-    kept = square > _RANK * np.concatenate([square[:, :real], square[:, size:real]], axis=1)
+    kept = square > faint * np.concatenate([square[:, :real], square[:, size:real]], axis=1)
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, square, 1.0)), 0.0)[..., None]
     metric, operator, crossed = metric * scale * scale.mT, operator * scale * scale.mT, scale * crossed
     spread, vectors = np.linalg.eigh(metric)
-    rank = (spread > _RANK * spread[:, -1:]).sum(axis=1)
+    rank = (spread > faint * spread[:, -1:]).sum(axis=1)
     for count in np.unique(rank):
         laws = np.flatnonzero(rank == count)
         basis = vectors[laws, :, -count:] / np.sqrt(spread[laws, None, -count:])
@@ -206,6 +210,33 @@ def sparse_rules(
     NotConverged
         If rounding leaves an error above a per cent.
     """
+    arrays: tuple[NDArray[Any], ...] = points, transform, slope, mean, importance, tolerance, plain, resolved
+    found = _best_rules(*arrays, faint=_RANK)
+    unsafe = [law for law, (error, *_) in enumerate(found) if error > _UNSAFE]
+    if unsafe:
+        safer = _best_rules(*(each[unsafe] for each in arrays), faint=_SAFER_RANK)
+        for law, rule in zip(unsafe, safer, strict=True):
+            found[law] = min(found[law], rule, key=lambda each: each[0])
+    largest = max(error for error, *_ in found)
+    if not largest <= _LOST:
+        advice = "Take more samples in the step."
+        raise NotConverged("the rule for the law of the step's samples", largest, _LOST, advice)
+    return [(nodes, overlap) for _, nodes, overlap in found]
+
+
+def _best_rules(
+    points: Complex,
+    transform: Complex,
+    slope: Complex,
+    mean: Array,
+    importance: Array,
+    tolerance: Array,
+    plain: Array,
+    resolved: Complex,
+    *,
+    faint: float,
+) -> list[tuple[float, Array, Array]]:
+    """Return the rules of `sparse_rules` with their errors; directions of their span that are fainter are left out."""
     laws, size = len(mean), mean.shape[-1]
     along = np.diagonal(transform.imag, axis1=2, axis2=3)
     weight = importance[..., None, None] / np.sqrt(along[..., :, None] * along[..., None, :])
@@ -216,7 +247,7 @@ def sparse_rules(
         crossed = np.concatenate([plain[left, None], turned.real, turned.imag], axis=1)
         crossed = crossed.reshape(len(left), crossed.shape[1] * size, -1 if crossed.size else 0)
         error, worst = np.empty(len(left)), np.empty(len(left), dtype=np.intp)
-        for alike, nodes, overlap in _rules(points[at], transform[at], slope[at], mean[left], crossed):
+        for alike, nodes, overlap in _rules(points[at], transform[at], slope[at], mean[left], crossed, faint):
             own, these = overlap[..., :size], left[alike]
             products = (own[..., :, None] * own[..., None, :]).reshape(*nodes.shape, -1)
             known = (1 / (nodes[:, None] - points[these, :, None])) @ products
@@ -229,11 +260,7 @@ def sparse_rules(
         # A pole that is there already has nothing to add: what is left is rounding.
         more = ~((error <= tolerance[left]) | (poles == worst[:, None]).any(axis=1))
         left, poles = left[more], np.column_stack([poles, worst])[more]
-    largest = max(error for error, *_ in found)
-    if not largest <= _LOST:
-        advice = "Take more samples in the step."
-        raise NotConverged("the rule for the law of the step's samples", largest, _LOST, advice)
-    return [(nodes, overlap) for _, nodes, overlap in found]
+    return found
 
 
 def sparse_rule(

@@ -182,15 +182,10 @@ def main() -> None:
     end = time.monotonic() + 60 * parser.parse_args().minutes
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     parts = {name: [compared(row) for row in known.get(name, [])] for name in ("rows", "damped", "larger")}
-    write(parts)
-    measure(parts["rows"], settings(), DIMENSION, SEEDS, end)
-    measure(parts["damped"], damped_settings(), DIMENSION, SEEDS, end)
-    write(parts)
+    measure(parts, "rows", settings(), DIMENSION, SEEDS, end)
+    measure(parts, "damped", damped_settings(), DIMENSION, SEEDS, end)
     off = sorted(filter(is_off, parts["rows"] + parts["damped"]), key=lambda row: -abs(row["test_error"]["off"]))
-    measure(parts["larger"], [{name: row[name] for name in NAMES} for row in off], LARGER, LARGER_SEEDS, end)
-    for row in parts["larger"]:
-        row["at_first"] = next(r["test_error"] for r in parts["rows"] + parts["damped"] if alike(r, row))
-    write(parts)
+    measure(parts, "larger", [{name: row[name] for name in NAMES} for row in off], LARGER, LARGER_SEEDS, end)
 
 
 def alike(row: dict[str, Any], setting: dict[str, Any]) -> bool:
@@ -198,12 +193,16 @@ def alike(row: dict[str, Any], setting: dict[str, Any]) -> bool:
     return all(row[name] == setting[name] for name in NAMES)
 
 
-def measure(rows: list[dict[str, Any]], asked: list[dict[str, Any]], d: int, seeds: int, end: float) -> None:
-    """Measure the settings that are not among the rows, until the time is over; one without a prediction is left out.
+def measure(
+    parts: dict[str, list[dict[str, Any]]], name: str, asked: list[dict[str, Any]], d: int, seeds: int, end: float
+) -> None:
+    """Measure the settings of a part that are not there, until the time is over; one without a prediction is left out.
 
-    Rows of settings that are not asked for any more are taken out.
+    Rows of settings that are not asked for any more are taken out. The file is written after each setting.
     """
-    rows[:] = [row for setting in asked for row in rows if alike(row, setting)]
+    known = ([row for row in parts[name] if alike(row, setting)][:1] for setting in asked)
+    rows = parts[name] = [row for found in known for row in found]
+    write(parts)
     for setting in asked:
         if time.monotonic() > end:
             return
@@ -215,11 +214,14 @@ def measure(rows: list[dict[str, Any]], asked: list[dict[str, Any]], d: int, see
             print(setting, refused, flush=True)
             continue
         rows.append(compared(measured(setting, seeds, d)))
+        write(parts)
         print(rows[-1], flush=True)
 
 
 def write(parts: dict[str, list[dict[str, Any]]]) -> None:
-    """Write the results file."""
+    """Write the results file, with what was found at first beside what was measured at the larger dimension."""
+    for row in parts["larger"]:
+        row["at_first"] = next((r["test_error"] for r in parts["rows"] + parts["damped"] if alike(r, row)), None)
     about = {"command": "python -m benchmarks.correlated_inputs", "width": "4/3 d", "n": "7/3 d", "ridge": "d/60",
              "noise": 0.2, "d": DIMENSION, "seeds": SEEDS, "larger": LARGER, "larger_seeds": LARGER_SEEDS}  # fmt: skip
     summaries = {"summary": summary(parts["rows"]), "damped_summary": summary(parts["damped"])}

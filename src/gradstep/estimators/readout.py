@@ -123,7 +123,7 @@ class OneStepReadout(OneStep):
         pieces = list(left_out(ridge, scored, copies, penalties[[place]]))
         index = np.concatenate([rows for rows, _ in pieces])
         residuals = table.targets[index] - np.concatenate([outputs[:, :, 0] for _, outputs in pieces])
-        # What the rows' part in the step has taken from their residuals.
+        # The step has seen these rows, which makes their residuals too small by this factor of the squares.
         seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
         residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
         distinct = len(np.unique(training.hashes[index]))

@@ -114,7 +114,8 @@ def on_the_whole_line(known: Array, square: Array, second: float) -> AlongRest:
     shrunk = second**degree
     mean, slope = shrunk * known[:-1], math.sqrt(max(1 - second**2, 0.0)) * np.sqrt(degree + 1) * shrunk * known[1:]
     t, share = hermite_rule(len(degree))
-    t, share = t[share > _LEAST_NODE], share[share > _LEAST_NODE]
+    counts = share > _LEAST_NODE
+    t, share = t[counts], share[counts]
     # The fit knows the teacher's projection on polynomials; the rest of it acts as noise.
     hidden = np.maximum(square - (mean**2 + slope**2).sum(axis=0), 0.0)
     t, share, hidden = np.broadcast_arrays(t, share, hidden[:, None])

@@ -24,7 +24,8 @@ __all__ = ["Others", "function_products", "rational_rule", "sparse_rule", "spars
 _NODES = 16
 #: Directions of the span that are fainter than this are rounding.
 _RANK = 1e-11
-#: The same where the first leaves so much of rounding that the error of a rule is above the second number.
+#: A rule with an error above the second number is found again, without all directions that are fainter than the first:
+#: dividing by what is faint has made its rounding so large.
 _SAFER_RANK, _UNSAFE = 1e-9, 1e-4
 #: Largest error that rounding may leave.
 _LOST = 1e-2
@@ -210,11 +211,11 @@ def sparse_rules(
     NotConverged
         If rounding leaves an error above a per cent.
     """
-    arrays: tuple[NDArray[Any], ...] = points, transform, slope, mean, importance, tolerance, plain, resolved
-    found = _best_rules(*arrays, faint=_RANK)
+    laws = _Laws(points, transform, slope, mean, importance, tolerance, plain, resolved)
+    found = _best_rules(laws, _RANK)
     unsafe = [law for law, (error, *_) in enumerate(found) if error > _UNSAFE]
     if unsafe:
-        safer = _best_rules(*(each[unsafe] for each in arrays), faint=_SAFER_RANK)
+        safer = _best_rules(_Laws._make(each[unsafe] for each in laws), _SAFER_RANK)
         for law, rule in zip(unsafe, safer, strict=True):
             found[law] = min(found[law], rule, key=lambda each: each[0])
     largest = max(error for error, *_ in found)
@@ -224,24 +225,27 @@ def sparse_rules(
     return [(nodes, overlap) for _, nodes, overlap in found]
 
 
-def _best_rules(
-    points: Complex,
-    transform: Complex,
-    slope: Complex,
-    mean: Array,
-    importance: Array,
-    tolerance: Array,
-    plain: Array,
-    resolved: Complex,
-    *,
-    faint: float,
-) -> list[tuple[float, Array, Array]]:
+class _Laws(NamedTuple):
+    """The arguments of `sparse_rules`."""
+
+    points: Complex
+    transform: Complex
+    slope: Complex
+    mean: Array
+    importance: Array
+    tolerance: Array
+    plain: Array
+    resolved: Complex
+
+
+def _best_rules(laws: _Laws, faint: float) -> list[tuple[float, Array, Array]]:
     """Return the rules of `sparse_rules` with their errors; directions of their span that are fainter are left out."""
-    laws, size = len(mean), mean.shape[-1]
+    points, transform, slope, mean, importance, tolerance, plain, resolved = laws
+    count, size = len(mean), mean.shape[-1]
     along = np.diagonal(transform.imag, axis1=2, axis2=3)
     weight = importance[..., None, None] / np.sqrt(along[..., :, None] * along[..., None, :])
-    found = [(math.inf, np.empty(0), np.empty(0))] * laws
-    left, poles = np.arange(laws), np.empty((laws, 0), dtype=np.intp)
+    found = [(math.inf, np.empty(0), np.empty(0))] * count
+    left, poles = np.arange(count), np.empty((count, 0), dtype=np.intp)
     while len(left):
         at, turned = (left[:, None], poles), resolved[left[:, None], poles]
         crossed = np.concatenate([plain[left, None], turned.real, turned.imag], axis=1)

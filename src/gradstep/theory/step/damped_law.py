@@ -144,7 +144,7 @@ class DampedPoints:
 
     @property
     def turned(self) -> Complex:
-        """What the inverse has between the first row and the others, shape (points, classes, rows)."""
+        """Entries of the inverse between the first row and each other one, shape (points, classes, rows)."""
         return self.whole[..., 0, 1:]
 
     @property

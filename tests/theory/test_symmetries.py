@@ -346,6 +346,20 @@ def test_the_discretisation(name: str) -> None:
     assert_allclose(errors(gs.predict(problem, refine=2)), errors(predicted(problem)), rtol=1e-3)
 
 
+@pytest.mark.parametrize("damping", [0.5, math.inf])
+@pytest.mark.parametrize("activation", ["tanh", "erf", "relu"])
+def test_no_jump_where_some_neurons_stay_on_the_sphere(activation: str, damping: float) -> None:
+    """A readout of zero leaves its neuron as it was: all of these have the norm one, which tells nothing of them."""
+    sizes = {"d": 100, "width": 156, "n_step": 58, "n": 294}
+    still = gs.Problem(
+        activation=activation, teacher="x+1", **sizes, eta=gs.Step(1.0, 0.5), ridge=9.0, noise=0.1,
+        readout={0.0: 0.4, 1.0: 0.3, -1.0: 0.3}, initial_weights="sphere", damping=damping,
+    )  # fmt: skip
+    moved = still.replace(readout={1e-6: 0.4, 1.0: 0.3, -1.0: 0.3})
+    one, other = gs.predict_many([still, moved])
+    assert_allclose(errors(one), errors(other), rtol=1e-5)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_without_a_step_only_the_features_matter(activation: str) -> None:
     """Neither the readout at initialisation, nor the samples of a step that is none, nor the scale of the output.

@@ -298,16 +298,18 @@ def _with_norms(
     # Rows have the mean square one in a direction here, as for the variances.
     covariance = powers @ np.array(step.fluctuations.norm_vector) @ components.T / np.sqrt(mean_variance)[:, None]
     shared, noise = groups.norm_covariance / np.sqrt(mean_variance), bulk.projection_noise
-    left = groups.norm_variance - np.divide(shared**2, noise, out=np.zeros_like(noise), where=noise > 0)
+    # Rows on the sphere that the step does not move have one norm. It tells nothing of them, whatever its variance.
+    variance = np.where(groups.norm_variance > 0, groups.norm_variance, 1.0)
+    left = variance - np.divide(shared**2, noise, out=np.zeros_like(noise), where=noise > 0)
     # If readouts have several values, the variances are diagonals of matrices, and some may be far too small.
     least = np.maximum(_LEAST_PART * (groups.weight @ bulk.special_profile), _LEAST_VARIANCE)
     slope = covariance / (bulk.special_profile**8 + least**8) ** (1 / 8)
-    possible = _possible((slope * covariance).sum(axis=1) / np.maximum(left, _LEAST_NOISE * groups.norm_variance))
+    possible = _possible((slope * covariance).sum(axis=1) / np.maximum(left, _LEAST_NOISE * variance))
     covariance, slope = possible[:, None] * covariance, possible[:, None] * slope
-    rest = np.maximum(left - (slope**2 * bulk.special_profile).sum(axis=1), _LEAST_NOISE * groups.norm_variance)
+    rest = np.maximum(left - (slope**2 * bulk.special_profile).sum(axis=1), _LEAST_NOISE * variance)
     across = covariance - np.outer(covariance @ bulk.spike, bulk.spike)
     pull = bulk.pull + (groups.norm_offset * np.sqrt(mean_variance / groups.variance))[:, None] * across
-    norm_noise = groups.norm_variance - left + rest
+    norm_noise = variance - left + rest
     return replace(bulk, pull=pull, norm_slope=slope, norm_noise=norm_noise, shared_noise=shared)
 
 

@@ -66,7 +66,7 @@ def is_categorical(column: Any) -> bool:
     values = np.asarray(column)
     kinds = {type(value) for value in values if not _missing(value)} if values.dtype.kind == "O" else set()
     if values.ndim > 1 or any(kind.__hash__ is None for kind in kinds):
-        raise ValueError(f"Column {column.name!r} holds lists or records; give each of their parts a column of its own.")
+        raise ValueError(f"Column {column.name!r} holds lists or records; give each of their parts a column.")
     if values.dtype.kind in "mM" or any(issubclass(kind, _DATES) or kind.__name__ == "Period" for kind in kinds):
         raise ValueError(
             f"Column {column.name!r} holds dates or durations; make numbers of them first, for example days since the "

@@ -59,10 +59,22 @@ def test_class_weight_is_a_weight_of_rows():
     by_class = gs.OneStepClassifier(32, class_weight=factors, random_state=0).fit(X, y)
     by_row = gs.OneStepClassifier(32, random_state=0).fit(X, y, [factors[label] for label in y])
     np.testing.assert_array_equal(by_class.decision_function(X), by_row.decision_function(X))
+    # What is said of a table counts its rows as the fit did, by its factors also on rows of other frequencies.
+    for table in (slice(None), slice(120)):
+        Z, z, weights = X[table], y[table], [factors[label] for label in y[table]]
+        said, known = by_class.diagnose(Z, z), by_row.diagnose(Z, z, weights)
+        assert said.accuracy == known.accuracy
+        assert (said.gain, said.network) == (known.gain, known.network)
+        np.testing.assert_array_equal(
+            by_class.learning_curve(Z, z, [60]).r2, by_row.learning_curve(Z, z, [60], sample_weight=weights).r2
+        )
     plain, balanced = (
         gs.OneStepClassifier(32, class_weight=kind, random_state=0).fit(X, y) for kind in (None, "balanced")
     )
     assert np.mean(balanced.predict(X) == "rare") > np.mean(plain.predict(X) == "rare")
+    weights = np.where(y == "rare", *(len(y) / 2 / np.sum(y == name) for name in ("rare", "usual")))
+    by_row = gs.OneStepClassifier(32, random_state=0).fit(X, y, weights)
+    assert balanced.diagnose(X[:120], y[:120]).gain == by_row.diagnose(X[:120], y[:120], weights[:120]).gain
 
 
 @pytest.mark.parametrize("rows", [3, 60])

@@ -275,7 +275,7 @@ class OneStepReadout(OneStep):
         check_consistent_length(X, targets)
         if targets.shape[1] != self._initial.readout.shape[1]:
             raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
-        return self._table(X, targets, sample_weight, settings, self.standardisation_)
+        return self._table(X, targets, self._row_weights(X, y, sample_weight), settings, self.standardisation_)
 
     def diagnose(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Diagnosis:
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
@@ -305,6 +305,10 @@ class OneStepReadout(OneStep):
     def _target_matrix(self, y: Any) -> Host:
         """Return the targets (n, k) of labels or numbers."""
         raise NotImplementedError
+
+    def _row_weights(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Return the weights of rows, given and by class; None where all are one."""
+        return sample_weight
 
     def _outputs(self, X: Any) -> Host:
         return self._apply(X, self._readout)

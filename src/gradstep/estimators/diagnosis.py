@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped, unu
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
-from gradstep.estimators.index import QUARTERS, correlation, find_index, implied_alignment
+from gradstep.estimators.index import QUARTERS, agreement, correlation, find_index, implied_alignment
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
@@ -149,7 +149,8 @@ class Diagnosis:
         How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
-        its rows; the mean over three ways to halve them. After rounds, that of the fitted networks' directions.
+        its rows, from three ways to halve them; what two random directions have by chance is subtracted. After rounds,
+        that of the fitted networks' directions.
     alignment : float
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
         step on all of its rows and that of a step on infinitely many (Spearman and Brown).
@@ -285,7 +286,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     if fit.rounds_:
         halves = index.halves
     elif np.any(everything):
-        halves = _agreement(step, sample, metric)
+        halves = _agreement(step, sample, metric, fit.damping_)
     else:  # a gradient of nothing has no direction to agree on
         halves = 0.0
 
@@ -429,15 +430,15 @@ def _step_on(
     return metric.damped(gradient_on(fit._initial, sample, rows, mean=mean), fit.damping_)
 
 
-def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric) -> float:
-    """Return `Diagnosis.halves` of steps: the mean over the three ways to pair quarters of the rows."""
+def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric, damping: float) -> float:
+    """Return `Diagnosis.halves` of steps, from the three ways to pair quarters of the rows."""
     pieces = [step(sample.step_rows & quarter, mean=False) for quarter in sample.parts(QUARTERS)]
-    total, overlaps = np.sum(pieces, axis=0), []
+    total, pairs = np.sum(pieces, axis=0), []
     for piece in pieces[1:]:
         halves = pieces[0] + piece, total - pieces[0] - piece
         one, other = (sample.z @ metric.leading(half)[0] for half in halves)
-        overlaps.append(abs(correlation(one, other, sample.weights)))
-    return sum(overlaps) / len(overlaps)
+        pairs.append(correlation(one, other, sample.weights))
+    return agreement(np.array(pairs), metric.noise(damping))
 
 
 def _mistaken(centre: Host, scale: Host, outputs: Host, targets: Host) -> NDArray[np.bool_]:

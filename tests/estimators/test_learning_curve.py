@@ -218,6 +218,8 @@ def test_bad_questions(stepped):
     X, y, model, curve = stepped
     with pytest.raises(InvalidInput, match="2 times the 200 rows"):
         model.learning_curve(X, y, n=[401])
+    with pytest.raises(gs.InvalidInput, match=r"n: got \[100, 0\]; allowed: whole numbers from 1 to 400"):
+        model.learning_curve(X, y, n=[100, 0])  # what was given, without the rows that are looked at beside them
     with pytest.raises(InvalidInput, match="at least 10 rows"):
         model.learning_curve(X[:5], y[:5])
     with pytest.raises(InvalidInput, match="do not vary"):

@@ -33,6 +33,7 @@ from gradstep.checks import positive
 from gradstep.errors import InvalidInput
 from gradstep.estimators.rows import Sample
 from gradstep.learning import LearningCurve, learning_curve
+from gradstep.learning.given import checked_sizes
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
@@ -389,7 +390,7 @@ def score_curve(
     mean = share @ pool.y
     if not float((share @ (pool.y - mean) ** 2).sum()) > 0:
         raise InvalidInput("y", "targets that do not vary", "targets with something to learn")
-    sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else np.atleast_1d(positive("n", n))
+    sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else checked_sizes(n, rows)
     features, mass = pool.z - share @ pool.z, float(weights.mean())
     penalties = np.unique(positive("ridge", chosen * _PENALTIES if ridge is None else ridge))
     constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * mass))

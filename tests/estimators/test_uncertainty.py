@@ -6,6 +6,7 @@ from sklearn.metrics import log_loss
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
+from gradstep.estimators import readout
 from gradstep.estimators.learned import Learned
 
 
@@ -75,6 +76,18 @@ def test_class_weight_is_a_weight_of_rows():
     weights = np.where(y == "rare", *(len(y) / 2 / np.sum(y == name) for name in ("rare", "usual")))
     by_row = gs.OneStepClassifier(32, random_state=0).fit(X, y, weights)
     assert balanced.diagnose(X[:120], y[:120]).gain == by_row.diagnose(X[:120], y[:120], weights[:120]).gain
+
+
+def test_intervals_do_not_depend_on_whether_left_out_outputs_are_held(monkeypatch):
+    """Those of many targets would take much memory at all penalties, and are found again at the best one."""
+    random = np.random.default_rng(6)
+    X = random.standard_normal((150, 5))
+    y = np.tanh(2 * X[:, :2]) + 0.3 * random.standard_normal((150, 2))
+    found = []
+    for most in (2, 1):
+        monkeypatch.setattr(readout, "_FEW_OUTPUTS", most)
+        found.append(gs.OneStepRegressor(32, random_state=0).fit(X, y).predict_interval(X))
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [3, 60])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,13 +24,16 @@ from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.table import Table
 from gradstep.simulation.backend import Array, Backend, to_host
-from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, left_out, penalty_path
+from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, left_out, penalty_path, scores_of
 from gradstep.simulation.ridge import IndexedBlocks, factorise
 
 __all__ = ["LeftOutRows", "OneStepReadout"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
+
+#: Outputs for which those of left-out rows are held at all penalties; for more they are found a second time, at one.
+_FEW_OUTPUTS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +116,20 @@ class OneStepReadout(OneStep):
         scored = self._design(table, settings.backend, rows & training.among_first(rows, SCORED_ROWS))
         given = settings.ridge
         penalties = penalty_path(ridge) if given is None else np.array([max(given / training.unit, ridge.floor)])
-        scores = leave_one_out(ridge, scored, table.targets, table.weights, copies, penalties)
+        found: Iterable[tuple[NDArray[np.intp], Host]] = left_out(ridge, scored, copies, penalties)
+        if few := table.targets.shape[1] <= _FEW_OUTPUTS:
+            found = list(found)
+        scores = scores_of(found, table.targets, table.weights, penalties)
         place, corrected = scores.best, scores.errors
         if (self.eta_ > 0 or self.rounds_) and self.step_errors_ is not None and not settings.split:
             path, relative = self.step_errors_.path, penalties / ridge.mean_square
             corrected = path.corrected(relative, scores.errors)
             place = path.best(relative, scores.errors, place) if given is None else place
         best = float(penalties[place])
-        pieces = list(left_out(ridge, scored, copies, penalties[[place]]))
-        index = np.concatenate([rows for rows, _ in pieces])
-        residuals = table.targets[index] - np.concatenate([outputs[:, :, 0] for _, outputs in pieces])
+        again = found if few else left_out(ridge, scored, copies, penalties[[place]])
+        pieces = [(rows, outputs[:, :, place if few else 0]) for rows, outputs in again]
+        index, outputs = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        residuals = table.targets[index] - outputs
         # The step has seen these rows, which makes their residuals too small by this factor of the squares.
         seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
         residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))

@@ -201,6 +201,19 @@ def test_two_rows_are_too_few_to_tell():
     assert "-300" not in text
 
 
+def test_an_output_that_does_not_vary_makes_no_difference():
+    """It has no error, and no variance that would be explained: R^2 is that of the others in every line."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((300, 5))
+    y = np.tanh(X[:, :1]) + random.standard_normal((300, 1))
+    model = gs.OneStepRegressor(32, eta=1.0, readout="constant", random_state=0)
+    alone, beside = (model.fit(X, Y).diagnose(X, Y) for Y in (y, np.column_stack([y, np.ones((300, 2))])))
+    assert 0.1 < alone.after < 0.5
+    assert beside.after == pytest.approx(alone.after, abs=0.02)
+    assert beside.after == pytest.approx(beside.network, abs=1e-12)
+    assert beside.gain == pytest.approx(beside.after - beside.before, abs=1e-12)
+
+
 def test_all_outputs_are_compared_with_all_outputs():
     """Of an index and of noise, functions of one direction explain half, and so does the network."""
     random = np.random.default_rng(0)

@@ -297,7 +297,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     variance = float(_variances(y, w).sum())
     varies = variance > _ROUNDING
     unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
-    error = y.shape[1] * steps.errors[steps.moves.index(taken)]
+    error = compared.varying * steps.errors[steps.moves.index(taken)]
     theory, note = _theory(fit, training.settings, link, index.blur, broken_by_columns(sample, varying))
     if theory is not None:
         squares = (target - index.outputs[rows] @ combination) ** 2 / size**2
@@ -355,10 +355,11 @@ class _Compared:
     """The move of a fit (`taken`) and the next larger one, beside others.
 
     Both first layers are drawn alike. `steps` are of one of them; `doubled` has the move of the fit on both together,
-    with twice the width. `scale` is `Diagnosis.step_scale`.
+    with twice the width. `scale` is `Diagnosis.step_scale`. Errors are means over the outputs that are `varying`.
     """
 
     scale: float
+    varying: int
     taken: Move
     following: Move
     draws: tuple[FirstLayer, FirstLayer]
@@ -418,9 +419,15 @@ def _compared(
     wide = draw(layer.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
     narrow = wide.narrowed(wide.width // 2)
     wrong = partial(_mistaken, training.centre, training.scale) if is_classifier(fit) else None
-    steps = score_steps(narrow, sample, metric, moves, settings.n_steps, mistaken=wrong)
-    doubled = score_steps(wide, sample, metric, [taken], settings.n_steps, mistaken=wrong)
-    return _Compared(scale, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
+    varying = max(int(np.count_nonzero(training.scale)), 1)
+
+    def scored(layer: FirstLayer, moves: list[Move]) -> StepErrors:
+        steps = score_steps(layer, sample, metric, moves, settings.n_steps, mistaken=wrong)
+        # Outputs that do not vary, such as a class without rows, have no error, and are not explained either.
+        return replace(steps, squares=steps.squares * (sample.y.shape[1] / varying))
+
+    steps, doubled = scored(narrow, moves), scored(wide, [taken])
+    return _Compared(scale, varying, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
 
 
 def _step_on(

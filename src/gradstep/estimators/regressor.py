@@ -128,7 +128,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
 
         They are the predictions plus quantiles of the residuals that the rows of the fit have when they are left out.
         Residuals after a step on the same rows are too small, and are enlarged by what the comparison of steps has
-        measured. If `eta` is given, nothing is measured, and after a large step on few rows the intervals are too narrow.
+        measured. If `eta` is given, nothing is measured, and after a large step on few rows intervals are too narrow.
         All intervals have the same width: where the noise depends on the row, coverage holds on average.
 
         Parameters

@@ -105,7 +105,7 @@ def test_the_verdict_says_what_to_do(known):
     assert verdict(step_scale=0.0).startswith("No step was taken")
     assert "overflow" in verdict(gain=math.nan)
     few = replace(diagnosis.steps, groups=np.zeros_like(diagnosis.steps.groups))
-    assert verdict(steps=few) == "There are too few rows to tell whether the step helps."
+    assert verdict(steps=few) == "There are too few different rows to tell whether the step helps."
 
 
 def test_classes_and_names():
@@ -197,7 +197,7 @@ def test_rounding_is_no_verdict():
 def test_two_rows_are_too_few_to_tell():
     X, y = np.eye(2), np.arange(2.0)
     text = told(gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, y).diagnose(X, y))
-    assert text.count("too few rows to tell") == 3
+    assert text.count("too few different rows to tell") == 3
     assert "-300" not in text
 
 

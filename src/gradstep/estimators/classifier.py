@@ -203,10 +203,11 @@ def _likeliest(outputs: NDArray[np.float64], present: NDArray[np.bool_], left: L
     """Return the factor of the outputs (n, k) that makes the classes of the rows most likely, between .1 and 100.
 
     Where the outputs separate the classes no factor is too large. The classes are therefore smoothed as Platt (1999)
-    does, by as much as one row among n + 2 would be another class.
+    does, by as much as one row among n + 2 would be another class. Here n is the total weight, but at least the number
+    of different rows: weights may be shares.
     """
     true = np.concatenate([~present, present], axis=1) if outputs.shape[1] == 1 else present
-    smooth = 1 / (left.distinct + 2)
+    smooth = 1 / (max(left.distinct, left.total) + 2)
     true = true * (1 - smooth) + ~true * (smooth / (true.shape[1] - 1))
 
     def loss(log_factor: float) -> float:

@@ -141,7 +141,7 @@ def _advice(diagnosis: Diagnosis) -> str:
     if not math.isfinite(gain):
         return f"The {what} make{verb} the features overflow: use a smaller step, or random features."
     if len(np.unique(diagnosis.steps.groups)) < _FEW:
-        return f"There are too few rows to tell whether the {what} help{verb}."
+        return f"There are too few different rows to tell whether the {what} help{verb}."
     measured = (
         f"{unit} on new rows {found.before:.3f} -> {found.after:.3f}, gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
     )
@@ -208,7 +208,7 @@ def _verdict(diagnosis: Diagnosis, gain: float, error: float) -> str:
     if not math.isfinite(gain):
         return "features overflow"
     if len(np.unique(diagnosis.steps.groups)) < _FEW:
-        verdict = "too few rows to tell"
+        verdict = "too few different rows to tell"
     elif abs(gain) <= max(CLEARLY * error, _NO_GAIN):
         verdict = "makes no clear difference"
     else:

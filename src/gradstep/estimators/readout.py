@@ -22,7 +22,7 @@ from gradstep.estimators.parameters import Settings
 from gradstep.estimators.refits import Model
 from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
-from gradstep.estimators.table import Table
+from gradstep.estimators.table import Table, row_hashes
 from gradstep.simulation.backend import Array, Backend, to_host
 from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, left_out, penalty_path, scores_of
 from gradstep.simulation.ridge import IndexedBlocks, factorise
@@ -47,13 +47,16 @@ class LeftOutRows:
         Enlarged by what it saves on average that the step has seen the rows.
     weights : ndarray, shape (m,)
     distinct : int
-        Number of different rows among them.
+        Number of different pairs of input and targets among them.
+    total : float
+        Their total weight: the number of rows, where a weight is a repetition.
     """
 
     rows: NDArray[np.intp]
     residuals: Host
     weights: Host
     distinct: int
+    total: float
 
 
 class OneStepReadout(OneStep):
@@ -133,8 +136,12 @@ class OneStepReadout(OneStep):
         # The step has seen these rows, which makes their residuals too small by this factor of the squares.
         seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
         residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
-        distinct = len(np.unique(training.hashes[index]))
-        self._left_out = LeftOutRows(index, residuals * training.scale, table.weights[index], distinct)
+        # Rows with equal inputs are observations of their own if their targets differ; a row and its copy are one.
+        odd = 2 * np.arange(residuals.shape[1], dtype=np.uint64) + np.uint64(1)
+        distinct = len(np.unique(training.hashes[index] ^ row_hashes(table.targets[index], odd)))
+        weights = table.weights[index]
+        total = float(weights.sum()) * training.unit
+        self._left_out = LeftOutRows(index, residuals * training.scale, weights, distinct, total)
         self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
         self.ridge_ = best * training.unit
         self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])

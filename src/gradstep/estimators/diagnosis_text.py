@@ -59,7 +59,8 @@ def _told(diagnosis: Diagnosis) -> _Told:
     scored = _scored(diagnosis)[1]
     fit, outputs = len(steps.weights), len(diagnosis.combination)
     split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
-    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
+    inputs = f"{diagnosis.inputs} input{'s' * (diagnosis.inputs != 1)}"
+    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {inputs}, {diagnosis.width} neurons"
     if math.isnan(diagnosis.network):
         return _Told(head, "The targets of these rows do not vary: there is nothing to learn.", [])
     function = "a function" if outputs == 1 else "functions"

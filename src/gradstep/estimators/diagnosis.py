@@ -345,7 +345,7 @@ def _short_curve(fit: OneStepReadout, training: Training) -> ScoreCurve | None:
     model = Model.of(fit, training, _SHORT_ROWS)
     rows = int(model.sample.fit_rows.sum())
     try:
-        return model.curve(n=[rows, 2 * rows], ridge=fit.ridge_ * _SHORT_PATH)
+        return model.curve(n=[rows, 2 * rows], ridge=model.middle * _SHORT_PATH)
     except (GradstepError, OutOfRange):
         return None
 

@@ -258,7 +258,8 @@ class OneStepReadout(OneStep):
             Numbers of rows for the readout, at most twice those there are (with `sample_split`: that are left for it);
             by default eight from a tenth to twice of them.
         ridge : array-like of float, optional
-            Penalties; by default five, from a twentieth of that of the fit to twenty times as much.
+            Penalties; by default five, from a twentieth of that of the fit to twenty times as much. If the fit has at
+            least twice as many rows as the curve, they lie around the best for leave-one-out errors of its rows.
         sample_weight : array-like, shape (M,), optional
         max_rows : int
             Rows on which the curve rests, at most. Time and the largest n grow with them.

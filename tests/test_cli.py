@@ -933,12 +933,13 @@ def people(tmp_path: Path) -> Path:
     table["kind"] = np.where(table["speed"] > 0, "fast", "slow")
     table["town"] = "here"
     table["income"] = table["age"].where(table["age"] > -1)
+    table["rent"] = [f"{1000 * k:,}" for k in range(90)]
     table.to_csv(tmp_path / "people.csv", index=False)
     table.to_parquet(tmp_path / "people.parquet")
     return tmp_path / "people.csv"
 
 
-LEFT_OUT = ["--drop", "town", "--drop", "income"]
+LEFT_OUT = ["--drop", "town", "--drop", "income", "--drop", "rent"]
 
 
 def test_the_curves_of_a_table_are_those_of_the_estimators(people: Path) -> None:
@@ -958,6 +959,16 @@ def test_the_curves_of_a_table_are_those_of_the_estimators(people: Path) -> None
     assert document["verdict"] in " ".join(result.stdout.split())
     assert "with twice the 90 rows: R^2" in document["verdict"]
     ElementTree.parse(figure)
+
+
+def test_a_caveat_of_several_models_is_told_once(people: Path) -> None:
+    twice = pd.concat([table := pd.read_csv(people)[["height", "speed"]], table])
+    twice.to_csv(people, index=False)
+    result = run("learn", str(people), "--target", "speed", "--width", "8", "--n", "90")
+    said = " ".join(result.stdout.split())
+    assert "speed from 1 input, 180 rows, 8 neurons" in said
+    assert said.count("have the same features as an earlier row") == 1
+    assert "one step, random features, plain ridge: 90 of the 180 rows have the same features" in said
 
 
 def test_text_is_taken_for_classes(people: Path) -> None:
@@ -980,6 +991,8 @@ def test_text_is_taken_for_classes(people: Path) -> None:
         (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "many"], "n: got 'many'; allowed: a number"),
         (["--target", "speed", "--plot", "picture.txt"], "plot: got 'picture.txt'"),
         (["--target", "town", "--drop", "kind", "--drop", "income"], "table: got 'OneStepClassifier needs samples of"),
+        (["--target", "rent"], "target: got \"'rent' with 90 different values in 90 rows\"; allowed: numbers, or"),
+        (["--target", "speed", "--classes"], "target: got \"'speed' with 90 different values in 90 rows\""),
     ],
 )
 def test_a_table_that_cannot_be_used_is_one_message_that_names_the_column(

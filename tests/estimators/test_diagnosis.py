@@ -105,7 +105,7 @@ def test_the_verdict_says_what_to_do(known):
     assert verdict(step_scale=0.0).startswith("No step was taken")
     assert "overflow" in verdict(gain=math.nan)
     few = replace(diagnosis.steps, groups=np.zeros_like(diagnosis.steps.groups))
-    assert verdict(steps=few) == "There are too few rows to tell whether the step helps."
+    assert verdict(steps=few) == "There are too few different rows to tell whether the step helps."
 
 
 def test_classes_and_names():
@@ -197,8 +197,21 @@ def test_rounding_is_no_verdict():
 def test_two_rows_are_too_few_to_tell():
     X, y = np.eye(2), np.arange(2.0)
     text = told(gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, y).diagnose(X, y))
-    assert text.count("too few rows to tell") == 3
+    assert text.count("too few different rows to tell") == 3
     assert "-300" not in text
+
+
+def test_an_output_that_does_not_vary_makes_no_difference():
+    """It has no error, and no variance that would be explained: R^2 is that of the others in every line."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((300, 5))
+    y = np.tanh(X[:, :1]) + random.standard_normal((300, 1))
+    model = gs.OneStepRegressor(32, eta=1.0, readout="constant", random_state=0)
+    alone, beside = (model.fit(X, Y).diagnose(X, Y) for Y in (y, np.column_stack([y, np.ones((300, 2))])))
+    assert 0.1 < alone.after < 0.5
+    assert beside.after == pytest.approx(alone.after, abs=0.02)
+    assert beside.after == pytest.approx(beside.network, abs=1e-12)
+    assert beside.gain == pytest.approx(beside.after - beside.before, abs=1e-12)
 
 
 def test_all_outputs_are_compared_with_all_outputs():
@@ -304,6 +317,18 @@ def test_noise_has_no_index():
         diagnosis = gs.OneStepRegressor(width=24, n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
         found.append(diagnosis.index_alignment)
         assert diagnosis.single_index < 0.05
+    assert np.mean(found) < 0.5
+
+
+@pytest.mark.parametrize("damping", [0.1, math.inf])
+def test_noise_has_no_direction(damping):
+    """In five columns two random directions have a correlation of .4 on average, of which .75 would follow."""
+    found = []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        X, y = random.standard_normal((200, 5)) @ np.diag([3, 1, 1, 1, 0.3]), random.standard_normal(200)
+        model = gs.OneStepRegressor(24, eta=1.0, damping=damping, n_steps=1, random_state=0).fit(X, y)
+        found.append(model.diagnose(X, y).alignment)
     assert np.mean(found) < 0.5
 
 

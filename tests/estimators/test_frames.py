@@ -1,5 +1,7 @@
 """Tables as they are: gaps, categories, extreme values."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -62,10 +64,62 @@ def test_polars_and_pandas_agree(frame):
     np.testing.assert_array_equal(models[0].predict(table), models[1].predict(pl.from_pandas(table)))
 
 
-def test_dates_and_sparse_matrices_are_refused(frame):
+DAYS = {
+    "numpy": pd.date_range("2020-01-01", periods=240),
+    "time zone": pd.date_range("2020-01-01", periods=240, tz="UTC"),
+    "months": pd.period_range("2020-01", periods=240, freq="M"),
+    "dates": [None] + [datetime.date(2020, 1, 1)] * 239,
+    "times": [datetime.time(12)] * 240,
+    "durations": [datetime.timedelta(days=1)] * 240,
+}
+
+
+@pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
+def test_dates_are_refused(frame, day):
     table, y = frame
     with pytest.raises(ValueError, match="'day' holds dates or durations"):
-        gs.OneStepRegressor(8).fit(table.assign(day=pd.Timestamp("2020-01-01")), y)
+        gs.OneStepRegressor(8).fit(table.assign(day=day), y)
+
+
+def test_what_is_no_table_of_numbers_and_categories_is_refused(frame):
+    table, y = frame
+    small = gs.OneStepRegressor(8, random_state=0)
+    for lists in (table.assign(parts=[[1, 2]] * 240), pl.DataFrame({"parts": [[1, 2]] * 240})):
+        with pytest.raises(ValueError, match="'parts' holds lists or records"):
+            small.fit(lists, y)
+    with pytest.raises(ValueError, match="Several columns of X have the name 'size'"):
+        small.fit(table[["size", "colour", "size"]], y)
+    with pytest.raises(TypeError, match=r"lazy frame.*X\.collect\(\)"):
+        small.fit(pl.from_pandas(table[["size", "colour"]]).lazy(), y)
+    with pytest.raises(TypeError, match="of type ndarray, but the fit had a data frame with categories"):
+        small.fit(table, y).predict(table.to_numpy())
+
+
+@pytest.mark.parametrize("level", [int, float, bool])
+def test_a_category_is_the_same_one_in_a_table_with_gaps_and_in_one_without(frame, level):
+    """With a gap, pandas turns integers and truth values into other types: a 1 becomes 1.0."""
+    table, y = frame
+    which = np.random.default_rng(5).integers(0, 2, 240)
+    table = table[["size"]].assign(which=pd.Categorical(which.astype(level)))
+    table.loc[::7, "which"] = None
+    model = gs.OneStepRegressor(32, random_state=0).fit(table, y + 3 * which)
+    complete = table["which"].notna()
+    again = table[complete].assign(which=pd.Categorical(which[complete].astype(level)))
+    np.testing.assert_allclose(model.predict(again), model.predict(table)[complete], rtol=1e-12)
+
+
+def test_text_is_a_category_and_truth_values_are_numbers(frame):
+    table, _ = frame
+    code = np.random.default_rng(6).integers(0, 3, 240)
+    known = [True, False, pd.NA] * 80
+    columns = Columns.of(table[["size"]].assign(code=code.astype(str), known=pd.array(known, dtype="boolean")))
+    assert columns.names == ("size", "known", "code_0", "code_1", "code_2")
+    np.testing.assert_array_equal(
+        columns(pd.DataFrame({"size": 0.0, "code": ["2"], "known": [None]})), [[0, np.nan, 0, 0, 1]]
+    )
+
+
+def test_sparse_matrices_are_refused():
     with pytest.raises(TypeError, match=r"fills a sparse matrix.*TruncatedSVD"):
         gs.OneStepRegressor(8).fit(sparse.eye(10, format="csr"), np.arange(10.0))
 

@@ -214,10 +214,25 @@ def test_text_table_and_figure(stepped):
     assert str(Score(math.nan, math.nan)) == "unknown"
 
 
+def test_a_curve_of_few_rows_of_a_large_table_has_penalties_for_few_rows():
+    """That of a fit to a thousand times as many rows says nothing of theirs; refits measure what few rows score."""
+    X, y = table(7, 150_000, noise=0.2, function=lambda x: np.sin(2 * x[:, 0]) + x[:, 1])
+    few = gs.OneStepRegressor(64, eta=0, random_state=0)
+    curve = few.fit(X, y).learning_curve(X, y, n=[160], max_rows=160)
+    assert curve.ridge[0] < curve.best_ridge[0] < curve.ridge[-1]
+    starts = range(0, 3200, 160)
+    scores = [few.fit(X[k : k + 160], y[k : k + 160]).score(X[8000:16000], y[8000:16000]) for k in starts]
+    score = curve.at(160)
+    error = math.hypot(score.standard_error, np.std(scores) / math.sqrt(len(scores)))
+    assert score.value == pytest.approx(np.mean(scores), abs=3 * error)
+
+
 def test_bad_questions(stepped):
     X, y, model, curve = stepped
     with pytest.raises(InvalidInput, match="2 times the 200 rows"):
         model.learning_curve(X, y, n=[401])
+    with pytest.raises(gs.InvalidInput, match=r"n: got \[100, 0\]; allowed: whole numbers from 1 to 400"):
+        model.learning_curve(X, y, n=[100, 0])  # what was given, without the rows that are looked at beside them
     with pytest.raises(InvalidInput, match="at least 10 rows"):
         model.learning_curve(X[:5], y[:5])
     with pytest.raises(InvalidInput, match="do not vary"):

@@ -96,3 +96,15 @@ def test_many_copies_of_few_rows_are_these_rows_with_larger_weights(monkeypatch)
     centred = z - w @ z / w.sum()  # along other directions a neuron may change, which makes no difference
     found, expected = (each.damped(gradient, 0.1) @ centred.T for each in (found, expected))
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("damping", [0.3, np.inf])
+def test_noise_is_the_covariance_of_damped_gradients(damping):
+    """Gradients of random targets, damped: the variances of their projections on the inputs, in the eigenbasis."""
+    z, y, w, hashes = table(400, 5)
+    metric = metric_of(z, y, w, hashes)
+    random = np.random.default_rng(1)
+    draws = random.standard_normal((5000, 400)) * np.sqrt(w) @ z / 400
+    projections = (metric.damped(draws, damping) @ metric.directions) * np.sqrt(metric.eigenvalues)
+    ratio = np.var(projections, axis=0) / metric.noise(damping)
+    np.testing.assert_allclose(ratio / ratio.mean(), 1, atol=5 * np.sqrt(2 / 5000))

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -93,6 +94,19 @@ def test_pipeline_and_grid_search(table):
     pipeline = make_pipeline(StandardScaler(), gs.OneStepRegressor(width=20, random_state=0))
     search = GridSearchCV(pipeline, {"onestepregressor__eta": [0.0, "auto"]}, cv=2).fit(X, y)
     assert search.best_params_ == {"onestepregressor__eta": "auto"}
+
+
+def test_selection_by_importances():
+    """What the docs say of `coef_`, which is about neurons: the column of the signal survives by the importances."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((200, 6))
+    y = X[:, 4] ** 2 + 0.1 * random.standard_normal(200)
+    model = gs.OneStepRegressor(32, random_state=0)
+    for select in (
+        SelectFromModel(model, importance_getter="feature_importances_"),
+        RFE(model, n_features_to_select=1, importance_getter="feature_importances_"),
+    ):
+        assert select.fit(X, y).get_support().tolist() == [False, False, False, False, True, False]
 
 
 def test_sample_weight_is_routed(table):

@@ -6,6 +6,7 @@ from sklearn.metrics import log_loss
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
+from gradstep.estimators import readout
 from gradstep.estimators.learned import Learned
 
 
@@ -59,10 +60,65 @@ def test_class_weight_is_a_weight_of_rows():
     by_class = gs.OneStepClassifier(32, class_weight=factors, random_state=0).fit(X, y)
     by_row = gs.OneStepClassifier(32, random_state=0).fit(X, y, [factors[label] for label in y])
     np.testing.assert_array_equal(by_class.decision_function(X), by_row.decision_function(X))
+    # What is said of a table counts its rows as the fit did, by its factors also on rows of other frequencies.
+    for table in (slice(None), slice(120)):
+        Z, z, weights = X[table], y[table], [factors[label] for label in y[table]]
+        said, known = by_class.diagnose(Z, z), by_row.diagnose(Z, z, weights)
+        assert said.accuracy == known.accuracy
+        assert (said.gain, said.network) == (known.gain, known.network)
+        np.testing.assert_array_equal(
+            by_class.learning_curve(Z, z, [60]).r2, by_row.learning_curve(Z, z, [60], sample_weight=weights).r2
+        )
     plain, balanced = (
         gs.OneStepClassifier(32, class_weight=kind, random_state=0).fit(X, y) for kind in (None, "balanced")
     )
     assert np.mean(balanced.predict(X) == "rare") > np.mean(plain.predict(X) == "rare")
+    weights = np.where(y == "rare", *(len(y) / 2 / np.sum(y == name) for name in ("rare", "usual")))
+    by_row = gs.OneStepClassifier(32, random_state=0).fit(X, y, weights)
+    assert balanced.diagnose(X[:120], y[:120]).gain == by_row.diagnose(X[:120], y[:120], weights[:120]).gain
+
+
+def test_rows_with_equal_inputs_are_observations_of_their_own():
+    """A table of three columns of zeros and ones has eight different inputs, however many rows it has."""
+    random = np.random.default_rng(7)
+    X = random.integers(0, 2, (3000, 3)).astype(float)
+    y = X.sum(axis=1) + random.standard_normal(3000)
+    ends = gs.OneStepRegressor(32, random_state=0).fit(X[:1000], y[:1000]).predict_interval(X[1000:])
+    held = np.mean((ends[:, 0] <= y[1000:]) & (y[1000:] <= ends[:, 1]))
+    assert held == pytest.approx(0.9, abs=3 * (0.09 / 1000 + 0.09 / 2000) ** 0.5)
+    truth = 1 / (1 + np.exp(-6 * (X[:, 0] + X[:, 1] - X[:, 2] - 0.5)))
+    labels = random.random(3000) < truth
+    found = gs.OneStepClassifier(32, random_state=0).fit(X[:1000], labels[:1000]).predict_proba(X[1000:])
+    assert log_loss(labels[1000:], found) < 1.12 * log_loss(labels[1000:], truth[1000:])
+
+
+def test_a_weight_is_a_repetition_in_probabilities_and_intervals():
+    random = np.random.default_rng(8)
+    X, weights = random.standard_normal((80, 3)), random.integers(0, 3, 80)
+    X[40:] = X[:40]  # equal inputs with other targets, too
+    y, fresh = X[:, 0] + random.standard_normal(80), random.standard_normal((20, 3))
+    again = np.repeat(np.arange(80), weights)
+    pairs = [(gs.OneStepRegressor, y, "predict_interval"), (gs.OneStepClassifier, y > 0, "predict_proba")]
+    for kind, targets, method in pairs:
+        weighted = kind(32, random_state=0).fit(X, targets, weights)
+        repeated = kind(32, random_state=0).fit(X[again], targets[again])
+        np.testing.assert_allclose(*(getattr(fit, method)(fresh) for fit in (weighted, repeated)), rtol=1e-5)
+    # Shares of one are no less than rows that are all different.
+    X, y, model = X[:40], y[:40] > 0, gs.OneStepClassifier(32, random_state=0)
+    shares = model.fit(X, y, np.full(40, 1 / 40)).predict_proba(fresh)
+    np.testing.assert_allclose(shares, model.fit(X, y).predict_proba(fresh), rtol=1e-5)
+
+
+def test_intervals_do_not_depend_on_whether_left_out_outputs_are_held(monkeypatch):
+    """Those of many targets would take much memory at all penalties, and are found again at the best one."""
+    random = np.random.default_rng(6)
+    X = random.standard_normal((150, 5))
+    y = np.tanh(2 * X[:, :2]) + 0.3 * random.standard_normal((150, 2))
+    found = []
+    for most in (2, 1):
+        monkeypatch.setattr(readout, "_FEW_OUTPUTS", most)
+        found.append(gs.OneStepRegressor(32, random_state=0).fit(X, y).predict_interval(X))
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [3, 60])

@@ -571,13 +571,13 @@ def learn(
     scored by features that know its target.
     """
     from gradstep.cli import output, plots
-    from gradstep.cli.learn import learn_table, read_table, scores_table, target_of
+    from gradstep.cli.learn import holds_classes, learn_table, notes_of, read_table, scores_table, target_of
     from gradstep.ranges import values_of
 
     plots.check_plot_path(plot)
     sizes = None if n is None else list(values_of("n", n))
     X, y = target_of(read_table(table), target, drop or [])
-    classes = classes or y.dtype.kind not in "iuf"
+    classes = holds_classes(y, given=classes)
     curves = learn_table(X, y, classes=classes, width=width, seed=seed, n=sizes, max_rows=max_rows)
     from gradstep.estimators.alternatives import verdict
 
@@ -593,10 +593,11 @@ def learn(
         return
     used = next(iter(curves.values())).rows
     some = f", {used} of them looked at" if used < len(y) else ""
-    output.print_lines(f"{table}: {target} from {X.shape[1]} inputs, {len(y)} rows{some}, {width} neurons")
+    inputs = f"{X.shape[1]} input{'s' * (X.shape[1] != 1)}"
+    output.print_lines(f"{table}: {target} from {inputs}, {len(y)} rows{some}, {width} neurons")
     output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
     output.print_table(scores_table(curves))
-    notes = [f"{name}: {note}" for name, curve in curves.items() for note in curve.caveats]
+    notes = notes_of(curves)
     output.print_wrapped("", verdict(curves), *(["", *notes] if notes else []))
     if plot is not None:
         output.print_lines(f"figure: {plot}")

@@ -14,7 +14,7 @@ from gradstep.errors import InvalidInput, missing_extra
 if TYPE_CHECKING:
     from gradstep.estimators.score_curve import ScoreCurve
 
-__all__ = ["learn_table", "read_table", "scores_table", "target_of"]
+__all__ = ["holds_classes", "learn_table", "notes_of", "read_table", "scores_table", "target_of"]
 
 _READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
@@ -84,6 +84,28 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     return X, y
 
 
+def holds_classes(y: Any, *, given: bool) -> bool:
+    """Return whether a target holds classes: text, truth values, and numbers if that is `given`.
+
+    Parameters
+    ----------
+    y : pandas.Series
+    given : bool
+
+    Raises
+    ------
+    InvalidInput
+        If there are more classes than half of the rows: numbers that are written as text, or a name for each row.
+    """
+    if not given and y.dtype.kind in "iuf":
+        return False
+    number = y.nunique()
+    if 2 * number > len(y):
+        allowed = "numbers, or classes that have two rows or more on average"
+        raise InvalidInput("target", f"{y.name!r} with {number} different values in {len(y)} rows", allowed)
+    return True
+
+
 def _names(columns: Sequence[str]) -> str:
     shown = ", ".join(map(repr, columns[:_NAMED]))
     return shown if len(columns) <= _NAMED else f"{shown} and {len(columns) - _NAMED} more"
@@ -134,3 +156,12 @@ def scores_table(curves: Mapping[str, ScoreCurve]) -> output.Table:
             if curve.accuracy is not None:
                 row.append(number(float(curve.accuracy[place, best]), 3) if n <= curve.rows else "-")
     return output.Table(header, rows)
+
+
+def notes_of(curves: Mapping[str, ScoreCurve]) -> list[str]:
+    """Return what to know before relying on the numbers, each sentence once, with the models that it is about."""
+    models: dict[str, list[str]] = {}
+    for name, curve in curves.items():
+        for note in curve.caveats:
+            models.setdefault(note, []).append(name)
+    return [f"{', '.join(names)}: {note}" for note, names in models.items()]

@@ -19,7 +19,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
 )
 
 from gradstep.errors import InvalidInput
-from gradstep.estimators.columns import Columns, check_dense
+from gradstep.estimators.columns import Columns, check_dense, check_frame
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
@@ -105,6 +105,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         if reset:
             self._columns = Columns.of(X)
         if self._columns is not None:
+            check_frame(X)
             validate_data(self, X, skip_check_array=True, reset=reset)
             return self._columns(X)
         if is_only_sliced(X):

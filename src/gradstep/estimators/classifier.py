@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.class_weight import compute_sample_weight  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
     _check_sample_weight,
     check_consistent_length,
@@ -35,7 +35,9 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
     width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split
         See `OneStepFeatures` and `OneStepRegressor`.
     class_weight : None, "balanced" or {label: weight}
-        Factors of the weights of all rows of a class; ``"balanced"`` gives every class the same total weight.
+        Factors of the weights of all rows of a class; ``"balanced"`` gives every class the same total weight. Tables
+        for `diagnose`, `learning_curve` and `link` are weighted by the factors of the fit: accuracies count their rows
+        so, too.
     random_state, dtype, device
         See `OneStepFeatures`.
 
@@ -121,11 +123,10 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         check_consistent_length(table, targets)
         if len(classes) < 2:
             raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]}.")
-        if self.class_weight is not None:
-            given = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
-            sample_weight = given * compute_sample_weight(self.class_weight, y)
-        self._fit(table, targets, sample_weight, settings)
         self.classes_ = classes
+        if self.class_weight is not None:
+            self._class_weights = compute_class_weight(self.class_weight, classes=classes, y=column_or_1d(y))
+        self._fit(table, targets, self._row_weights(table, y, sample_weight), settings)
         left = self._left_out
         self.logit_scale_ = _likeliest(targets[left.rows] - left.residuals, targets[left.rows] > 0, left)
         return self
@@ -136,6 +137,12 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         if unknown.any():
             raise ValueError(f"y contains labels that were not in the fit: {np.unique(labels[unknown])}.")
         return codes(labels, self.classes_)
+
+    def _row_weights(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        if self.class_weight is None:
+            return sample_weight
+        given = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+        return given * self._class_weights[np.searchsorted(self.classes_, column_or_1d(y))]
 
     def _output_names(self, count: int) -> list[str]:
         return [f"class {name} (+1, other{'s' * (count > 1)} -1)" for name in self.classes_[-count:]]
@@ -196,10 +203,11 @@ def _likeliest(outputs: NDArray[np.float64], present: NDArray[np.bool_], left: L
     """Return the factor of the outputs (n, k) that makes the classes of the rows most likely, between .1 and 100.
 
     Where the outputs separate the classes no factor is too large. The classes are therefore smoothed as Platt (1999)
-    does, by as much as one row among n + 2 would be another class.
+    does, by as much as one row among n + 2 would be another class. Here n is the total weight, but at least the number
+    of different rows: weights may be shares.
     """
     true = np.concatenate([~present, present], axis=1) if outputs.shape[1] == 1 else present
-    smooth = 1 / (left.distinct + 2)
+    smooth = 1 / (max(left.distinct, left.total) + 2)
     true = true * (1 - smooth) + ~true * (smooth / (true.shape[1] - 1))
 
     def loss(log_factor: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from typing import Any, Self
 
 import numpy as np
@@ -10,16 +11,17 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["Columns", "check_dense", "is_categorical"]
+__all__ = ["Columns", "check_dense", "check_frame", "is_categorical"]
 
 #: Levels with fewer rows than this share one column.
 _RARE = 5
 #: Columns of one categorical column at most.
 _LEVELS = 50
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 
 def check_dense(X: Any) -> None:
-    """Refuse a sparse matrix, and say why.
+    """Refuse a sparse matrix and a frame that is not in memory, and say why.
 
     Raises
     ------
@@ -31,29 +33,48 @@ def check_dense(X: Any) -> None:
             "column, which fills a sparse matrix. Use X.toarray(), or reduce X first, for example with "
             "sklearn.decomposition.TruncatedSVD."
         )
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        raise TypeError("A lazy frame was passed for X, whose rows are read several times: use X.collect().")
+
+
+def check_frame(X: Any) -> None:
+    """Refuse what is no data frame, where the fit had one with categories.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not hasattr(X, "columns"):
+        raise TypeError(
+            f"X is of type {type(X).__name__}, but the fit had a data frame with categories: use a data frame with the "
+            "same columns."
+        )
 
 
 def is_categorical(column: Any) -> bool:
     """Return whether a column of a data frame holds categories: text, or a categorical type.
 
+    Numbers that are written as text are text, as they are for labels: otherwise the rows of the fit would decide.
+
     Raises
     ------
     ValueError
-        If it holds dates or durations, for which there is no obvious code.
+        If it holds dates or durations, for which there is no obvious code, or lists.
     """
     if str(column.dtype).startswith(("category", "Categorical", "Enum")):
         return True
     values = np.asarray(column)
-    if values.dtype.kind in "mM":
+    kinds = {type(value) for value in values if not _missing(value)} if values.dtype.kind == "O" else set()
+    if values.ndim > 1 or any(kind.__hash__ is None for kind in kinds):
+        raise ValueError(f"Column {column.name!r} holds lists or records; give each of their parts a column.")
+    if values.dtype.kind in "mM" or any(issubclass(kind, _DATES) or kind.__name__ == "Period" for kind in kinds):
         raise ValueError(
             f"Column {column.name!r} holds dates or durations; make numbers of them first, for example days since the "
             "first one."
         )
-    try:
-        values.astype(np.float64)
-    except (TypeError, ValueError):
-        return True
-    return False
+    if values.dtype.kind != "O":
+        return values.dtype.kind not in "biufc"
+    return not all(hasattr(kind, "__float__") and not issubclass(kind, str | bytes) for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -84,8 +105,16 @@ class Columns:
 
     @classmethod
     def of(cls, X: Any) -> Self | None:
-        """Find the code of a data frame; None if X is none, or all of its columns are numbers."""
+        """Find the code of a data frame; None if X is none, or all of its columns are numbers.
+
+        Raises
+        ------
+        ValueError
+            If two columns have one name, or a column holds neither numbers nor categories.
+        """
         names = list(getattr(X, "columns", ()))
+        if again := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise ValueError(f"Several columns of X have the name {again[0]!r}; give every column a name of its own.")
         categories = tuple(name for name in names if is_categorical(X[name]))
         if not categories:
             return None
@@ -115,12 +144,18 @@ class Columns:
 
 def _objects(X: Any, names: tuple[str, ...]) -> NDArray[Any]:
     """Return columns as text, with None for what is missing."""
-    columns = []
-    for name in names:
-        values = np.asarray(X[name], dtype=object)
-        columns.append([None if _missing(value) else str(value) for value in values])
+    columns = [[_level(value) for value in np.asarray(X[name], dtype=object)] for name in names]
     return np.array(columns, dtype=object).T
 
 
+def _level(value: Any) -> str | None:
+    if _missing(value):
+        return None
+    # Categories that are integers are floats in a table with gaps.
+    return str(int(value) if isinstance(value, float | np.floating) and float(value).is_integer() else value)
+
+
 def _missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)

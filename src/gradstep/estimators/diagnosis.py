@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped, unu
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
-from gradstep.estimators.index import QUARTERS, correlation, find_index, implied_alignment
+from gradstep.estimators.index import QUARTERS, agreement, correlation, find_index, implied_alignment
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
@@ -149,7 +149,8 @@ class Diagnosis:
         How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
-        its rows; the mean over three ways to halve them. After rounds, that of the fitted networks' directions.
+        its rows, from three ways to halve them; what two random directions have by chance is subtracted. After rounds,
+        that of the fitted networks' directions.
     alignment : float
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
         step on all of its rows and that of a step on infinitely many (Spearman and Brown).
@@ -285,7 +286,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     if fit.rounds_:
         halves = index.halves
     elif np.any(everything):
-        halves = _agreement(step, sample, metric)
+        halves = _agreement(step, sample, metric, fit.damping_)
     else:  # a gradient of nothing has no direction to agree on
         halves = 0.0
 
@@ -296,7 +297,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     variance = float(_variances(y, w).sum())
     varies = variance > _ROUNDING
     unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
-    error = y.shape[1] * steps.errors[steps.moves.index(taken)]
+    error = compared.varying * steps.errors[steps.moves.index(taken)]
     theory, note = _theory(fit, training.settings, link, index.blur, broken_by_columns(sample, varying))
     if theory is not None:
         squares = (target - index.outputs[rows] @ combination) ** 2 / size**2
@@ -344,7 +345,7 @@ def _short_curve(fit: OneStepReadout, training: Training) -> ScoreCurve | None:
     model = Model.of(fit, training, _SHORT_ROWS)
     rows = int(model.sample.fit_rows.sum())
     try:
-        return model.curve(n=[rows, 2 * rows], ridge=fit.ridge_ * _SHORT_PATH)
+        return model.curve(n=[rows, 2 * rows], ridge=model.middle * _SHORT_PATH)
     except (GradstepError, OutOfRange):
         return None
 
@@ -354,10 +355,11 @@ class _Compared:
     """The move of a fit (`taken`) and the next larger one, beside others.
 
     Both first layers are drawn alike. `steps` are of one of them; `doubled` has the move of the fit on both together,
-    with twice the width. `scale` is `Diagnosis.step_scale`.
+    with twice the width. `scale` is `Diagnosis.step_scale`. Errors are means over the outputs that are `varying`.
     """
 
     scale: float
+    varying: int
     taken: Move
     following: Move
     draws: tuple[FirstLayer, FirstLayer]
@@ -417,9 +419,15 @@ def _compared(
     wide = draw(layer.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
     narrow = wide.narrowed(wide.width // 2)
     wrong = partial(_mistaken, training.centre, training.scale) if is_classifier(fit) else None
-    steps = score_steps(narrow, sample, metric, moves, settings.n_steps, mistaken=wrong)
-    doubled = score_steps(wide, sample, metric, [taken], settings.n_steps, mistaken=wrong)
-    return _Compared(scale, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
+    varying = max(int(np.count_nonzero(training.scale)), 1)
+
+    def scored(layer: FirstLayer, moves: list[Move]) -> StepErrors:
+        steps = score_steps(layer, sample, metric, moves, settings.n_steps, mistaken=wrong)
+        # Outputs that do not vary, such as a class without rows, have no error, and are not explained either.
+        return replace(steps, squares=steps.squares * (sample.y.shape[1] / varying))
+
+    steps, doubled = scored(narrow, moves), scored(wide, [taken])
+    return _Compared(scale, varying, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
 
 
 def _step_on(
@@ -429,15 +437,15 @@ def _step_on(
     return metric.damped(gradient_on(fit._initial, sample, rows, mean=mean), fit.damping_)
 
 
-def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric) -> float:
-    """Return `Diagnosis.halves` of steps: the mean over the three ways to pair quarters of the rows."""
+def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric, damping: float) -> float:
+    """Return `Diagnosis.halves` of steps, from the three ways to pair quarters of the rows."""
     pieces = [step(sample.step_rows & quarter, mean=False) for quarter in sample.parts(QUARTERS)]
-    total, overlaps = np.sum(pieces, axis=0), []
+    total, pairs = np.sum(pieces, axis=0), []
     for piece in pieces[1:]:
         halves = pieces[0] + piece, total - pieces[0] - piece
         one, other = (sample.z @ metric.leading(half)[0] for half in halves)
-        overlaps.append(abs(correlation(one, other, sample.weights)))
-    return sum(overlaps) / len(overlaps)
+        pairs.append(correlation(one, other, sample.weights))
+    return agreement(np.array(pairs), metric.noise(damping))
 
 
 def _mistaken(centre: Host, scale: Host, outputs: Host, targets: Host) -> NDArray[np.bool_]:

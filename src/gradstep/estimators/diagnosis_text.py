@@ -59,7 +59,8 @@ def _told(diagnosis: Diagnosis) -> _Told:
     scored = _scored(diagnosis)[1]
     fit, outputs = len(steps.weights), len(diagnosis.combination)
     split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
-    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
+    inputs = f"{diagnosis.inputs} input{'s' * (diagnosis.inputs != 1)}"
+    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {inputs}, {diagnosis.width} neurons"
     if math.isnan(diagnosis.network):
         return _Told(head, "The targets of these rows do not vary: there is nothing to learn.", [])
     function = "a function" if outputs == 1 else "functions"
@@ -141,7 +142,7 @@ def _advice(diagnosis: Diagnosis) -> str:
     if not math.isfinite(gain):
         return f"The {what} make{verb} the features overflow: use a smaller step, or random features."
     if len(np.unique(diagnosis.steps.groups)) < _FEW:
-        return f"There are too few rows to tell whether the {what} help{verb}."
+        return f"There are too few different rows to tell whether the {what} help{verb}."
     measured = (
         f"{unit} on new rows {found.before:.3f} -> {found.after:.3f}, gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
     )
@@ -208,7 +209,7 @@ def _verdict(diagnosis: Diagnosis, gain: float, error: float) -> str:
     if not math.isfinite(gain):
         return "features overflow"
     if len(np.unique(diagnosis.steps.groups)) < _FEW:
-        verdict = "too few rows to tell"
+        verdict = "too few different rows to tell"
     elif abs(gain) <= max(CLEARLY * error, _NO_GAIN):
         verdict = "makes no clear difference"
     else:

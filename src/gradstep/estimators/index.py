@@ -21,7 +21,7 @@ from gradstep.estimators.moves import Move, average_gradients, fit_on, gradient_
 from gradstep.estimators.rows import HOST, Sample
 from gradstep.simulation.ridge import OutOfRange
 
-__all__ = ["QUARTERS", "Index", "correlation", "find_index", "implied_alignment"]
+__all__ = ["QUARTERS", "Index", "agreement", "correlation", "find_index", "implied_alignment"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -107,14 +107,12 @@ def find_index(
         squares = np.sum(metric.resolved(gradients) ** 2, axis=0)
         return metric.leading(gradients)[0], outputs, squares / squares.sum()
 
-    squares = []
+    pairs = []
     for other in quarters[1:]:
         half = quarters[0] | other
         one, rest = (sample.z @ fitted(layer, rows)[0] for layer, rows in zip(layers, (half, ~half), strict=True))
-        squares.append(correlation(one, rest, sample.weights) ** 2)
-    # Two random directions of few inputs agree to some degree, too.
-    chance = float(np.sum(metric.eigenvalues**2) / np.sum(metric.eigenvalues) ** 2) if metric.eigenvalues.any() else 0.0
-    halves = math.sqrt(max(sum(squares) / len(squares) - chance, 0.0) / (1 - chance)) if chance < 1 else 1.0
+        pairs.append(correlation(one, rest, sample.weights))
+    halves = agreement(np.array(pairs), metric.eigenvalues)
 
     direction, outputs, _ = fitted(layers[0], np.ones(len(sample.z), dtype=bool))
     outputs = outputs.copy()
@@ -130,6 +128,31 @@ def find_index(
             outputs[left_out] = held_out[left_out]
     blur = implied_alignment(halves, 1 - 1 / QUARTERS)
     return Index(direction, projections, outputs, variations, halves, implied_alignment(halves), blur)
+
+
+def agreement(correlations: Host, variances: Host) -> float:
+    r"""Return the correlation of the projections on the directions of two halves of the rows, chance subtracted.
+
+    Two random directions of few inputs agree to some degree, too. If the projections on them have independent Gaussian
+    components of variances :math:`v_i`, the squared correlation is :math:`c=\sum v_i^2/(\sum v_i)^2` on average. A
+    correlation q of what the rows tell becomes :math:`q^2(1-c)+c` by it.
+
+    Parameters
+    ----------
+    correlations : ndarray, shape (pairs,)
+        Of several pairs of halves.
+    variances : ndarray, shape (inputs,)
+        Up to a factor; zero where no input varies.
+
+    Returns
+    -------
+    float
+        One where the inputs have a single direction.
+    """
+    total = float(np.sum(variances))
+    chance = float(np.sum((variances / total) ** 2)) if total > 0 else 0.0
+    square = float(np.mean(correlations**2))
+    return math.sqrt(max(square - chance, 0.0) / (1 - chance)) if chance < 1 else 1.0
 
 
 def implied_alignment(halves: float, share: float = 1.0) -> float:

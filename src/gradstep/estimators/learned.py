@@ -106,9 +106,8 @@ class Learned:
         number, leading = round(self.effective), self.directions[0] ** 2
         if number > 1:
             return f"about {number} directions"
-        return f"one direction, column {self.names[int(leading.argmax())]}" * bool(leading.max() > _ONE_COLUMN) or (
-            "one direction"
-        )
+        column = f", column {self.names[int(leading.argmax())]}" if leading.max() > _ONE_COLUMN else ""
+        return f"one direction{column}"
 
     def described(self, place: int) -> str:
         """Return one of the directions as a sum of its leading columns."""

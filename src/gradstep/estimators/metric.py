@@ -71,6 +71,15 @@ class Metric:
         factor = (1 + damping) / (self.eigenvalues + damping)
         return gradient + ((gradient @ self.directions) * (factor - 1)) @ self.directions.T
 
+    def noise(self, damping: float) -> Host:
+        r"""Return the variances of ``<g, z>`` along each of the directions, for the damped gradient g of pure noise.
+
+        Shape (r,), up to a factor. The plain gradient has the covariance :math:`\Sigma`, so that they are
+        :math:`\lambda^2/(\lambda+\delta)^2`.
+        """
+        damped = self.eigenvalues if math.isinf(damping) else self.eigenvalues / (self.eigenvalues + damping)
+        return np.asarray(damped**2)
+
     def resolved(self, gradients: Host) -> Host:
         """Return the parts of gradients, shape (rows, d), along directions in which the inputs vary.
 

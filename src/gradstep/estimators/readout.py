@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,15 +22,18 @@ from gradstep.estimators.parameters import Settings
 from gradstep.estimators.refits import Model
 from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
-from gradstep.estimators.table import Table
+from gradstep.estimators.table import Table, row_hashes
 from gradstep.simulation.backend import Array, Backend, to_host
-from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, left_out, penalty_path
+from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, left_out, penalty_path, scores_of
 from gradstep.simulation.ridge import IndexedBlocks, factorise
 
 __all__ = ["LeftOutRows", "OneStepReadout"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
+
+#: Outputs for which those of left-out rows are held at all penalties; for more they are found a second time, at one.
+_FEW_OUTPUTS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +47,16 @@ class LeftOutRows:
         Enlarged by what it saves on average that the step has seen the rows.
     weights : ndarray, shape (m,)
     distinct : int
-        Number of different rows among them.
+        Number of different pairs of input and targets among them.
+    total : float
+        Their total weight: the number of rows, where a weight is a repetition.
     """
 
     rows: NDArray[np.intp]
     residuals: Host
     weights: Host
     distinct: int
+    total: float
 
 
 class OneStepReadout(OneStep):
@@ -113,21 +119,29 @@ class OneStepReadout(OneStep):
         scored = self._design(table, settings.backend, rows & training.among_first(rows, SCORED_ROWS))
         given = settings.ridge
         penalties = penalty_path(ridge) if given is None else np.array([max(given / training.unit, ridge.floor)])
-        scores = leave_one_out(ridge, scored, table.targets, table.weights, copies, penalties)
+        found: Iterable[tuple[NDArray[np.intp], Host]] = left_out(ridge, scored, copies, penalties)
+        if few := table.targets.shape[1] <= _FEW_OUTPUTS:
+            found = list(found)
+        scores = scores_of(found, table.targets, table.weights, penalties)
         place, corrected = scores.best, scores.errors
         if (self.eta_ > 0 or self.rounds_) and self.step_errors_ is not None and not settings.split:
             path, relative = self.step_errors_.path, penalties / ridge.mean_square
             corrected = path.corrected(relative, scores.errors)
             place = path.best(relative, scores.errors, place) if given is None else place
         best = float(penalties[place])
-        pieces = list(left_out(ridge, scored, copies, penalties[[place]]))
-        index = np.concatenate([rows for rows, _ in pieces])
-        residuals = table.targets[index] - np.concatenate([outputs[:, :, 0] for _, outputs in pieces])
+        again = found if few else left_out(ridge, scored, copies, penalties[[place]])
+        pieces = [(rows, outputs[:, :, place if few else 0]) for rows, outputs in again]
+        index, outputs = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        residuals = table.targets[index] - outputs
         # The step has seen these rows, which makes their residuals too small by this factor of the squares.
         seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
         residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
-        distinct = len(np.unique(training.hashes[index]))
-        self._left_out = LeftOutRows(index, residuals * training.scale, table.weights[index], distinct)
+        # Rows with equal inputs are observations of their own if their targets differ; a row and its copy are one.
+        odd = 2 * np.arange(residuals.shape[1], dtype=np.uint64) + np.uint64(1)
+        distinct = len(np.unique(training.hashes[index] ^ row_hashes(table.targets[index], odd)))
+        weights = table.weights[index]
+        total = float(weights.sum()) * training.unit
+        self._left_out = LeftOutRows(index, residuals * training.scale, weights, distinct, total)
         self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
         self.ridge_ = best * training.unit
         self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])
@@ -244,7 +258,8 @@ class OneStepReadout(OneStep):
             Numbers of rows for the readout, at most twice those there are (with `sample_split`: that are left for it);
             by default eight from a tenth to twice of them.
         ridge : array-like of float, optional
-            Penalties; by default five, from a twentieth of that of the fit to twenty times as much.
+            Penalties; by default five, from a twentieth of that of the fit to twenty times as much. If the fit has at
+            least twice as many rows as the curve, they lie around the best for leave-one-out errors of its rows.
         sample_weight : array-like, shape (M,), optional
         max_rows : int
             Rows on which the curve rests, at most. Time and the largest n grow with them.
@@ -275,7 +290,7 @@ class OneStepReadout(OneStep):
         check_consistent_length(X, targets)
         if targets.shape[1] != self._initial.readout.shape[1]:
             raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
-        return self._table(X, targets, sample_weight, settings, self.standardisation_)
+        return self._table(X, targets, self._row_weights(X, y, sample_weight), settings, self.standardisation_)
 
     def diagnose(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Diagnosis:
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
@@ -305,6 +320,10 @@ class OneStepReadout(OneStep):
     def _target_matrix(self, y: Any) -> Host:
         """Return the targets (n, k) of labels or numbers."""
         raise NotImplementedError
+
+    def _row_weights(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Return the weights of rows, given and by class; None where all are one."""
+        return sample_weight
 
     def _outputs(self, X: Any) -> Host:
         return self._apply(X, self._readout)

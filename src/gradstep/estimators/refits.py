@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from gradstep.estimators.moves import NO_STEP, Move, moved_on
 from gradstep.estimators.rows import HOST, Sample, Training
 from gradstep.estimators.score_curve import LeftOut, Levels, ScoreCurve, score_curve
 from gradstep.estimators.targets import mistaken
-from gradstep.simulation.leave_one_out import copies_of
+from gradstep.simulation.leave_one_out import copies_of, penalty_path
 from gradstep.simulation.ridge import OutOfRange
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ Rows = NDArray[np.bool_]
 
 #: Parts of the rows: each is scored by a step on the others.
 _PARTS = 10
+#: Rows of a fit over those of its curve from which its penalty says little about theirs.
+_MANY_MORE = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,8 @@ class Model:
         Unit of the sample's weights.
     ridge : float
         Penalty of the fit.
+    rows : int
+        Rows to which its readout was fitted.
     """
 
     initial: FirstLayer
@@ -66,6 +71,7 @@ class Model:
     n_steps: int
     unit: float
     ridge: float
+    rows: int
 
     @classmethod
     def of(cls, fit: OneStepReadout, training: Training, most: int) -> Self:
@@ -84,11 +90,28 @@ class Model:
             n_steps=training.settings.n_steps,
             unit=training.unit,
             ridge=fit.ridge_,
+            rows=fit.fit_samples_,
         )
 
     def curve(self, *, n: ArrayLike | None = None, ridge: ArrayLike | None = None) -> ScoreCurve:
         """Estimate its learning curve; arguments as for `score_curve`."""
-        return score_curve(self.pool(), self.levels, self.ridge, classes=self.classes, n=n, ridge=ridge)
+        return score_curve(
+            self.pool(), self.levels, self.ridge, classes=self.classes, n=n, ridge=ridge, middle=self.middle
+        )
+
+    @cached_property
+    def middle(self) -> float:
+        """Penalty around which those of a curve lie.
+
+        That of the fit; if the fit has many more rows than there are here, its penalty is for another number of rows,
+        and the one with the least leave-one-out error takes its place.
+        """
+        if self.rows < _MANY_MORE * int(self.sample.fit_rows.sum()):
+            return self.ridge
+        pool = self.pool()
+        ridge = pool.ridge()
+        scores = pool.scores(ridge, np.ones(len(pool.y), dtype=bool), penalty_path(ridge))
+        return float(scores.penalties[scores.best])
 
     def pool(self) -> Sample:
         """Return the rows of the readout with the features and the targets that the fit has."""

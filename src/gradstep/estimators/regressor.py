@@ -128,7 +128,8 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
 
         They are the predictions plus quantiles of the residuals that the rows of the fit have when they are left out.
         Residuals after a step on the same rows are too small, and are enlarged by what the comparison of steps has
-        measured. All intervals have the same width: where the noise depends on the row, coverage holds on average.
+        measured. If `eta` is given, nothing is measured, and after a large step on few rows intervals are too narrow.
+        All intervals have the same width: where the noise depends on the row, coverage holds on average.
 
         Parameters
         ----------
@@ -146,11 +147,13 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         left = self._left_out
         # Of m + 1 exchangeable residuals the new one is as likely at each place: the tails hold whole rows less one.
         tail = (1 - share) / 2 - (1 - (1 - share) / 2) / left.distinct
-        columns = [
-            np.quantile(column, [max(tail, 0.0), min(1 - tail, 1.0)], weights=left.weights, method="inverted_cdf")
-            for column in left.residuals.T
-        ]
-        ends = np.stack(columns, axis=1) if tail >= 0 else np.full((2, len(columns)), np.inf) * [[-1], [1]]
+        ends = np.tile([[-np.inf], [np.inf]], left.residuals.shape[1])
+        if tail >= 0:
+            columns = [
+                np.quantile(column, [tail, 1 - tail], weights=left.weights, method="inverted_cdf")
+                for column in left.residuals.T
+            ]
+            ends = np.stack(columns, axis=1)
         return np.stack([predicted + (end if predicted.ndim == 2 else end[0]) for end in ends], axis=-1)
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:

@@ -33,6 +33,7 @@ from gradstep.checks import positive
 from gradstep.errors import InvalidInput
 from gradstep.estimators.rows import Sample
 from gradstep.learning import LearningCurve, learning_curve
+from gradstep.learning.given import checked_sizes
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
@@ -359,6 +360,7 @@ def score_curve(
     classes: bool,
     n: ArrayLike | None = None,
     ridge: ArrayLike | None = None,
+    middle: float | None = None,
 ) -> ScoreCurve:
     """Estimate the curve of a model.
 
@@ -373,7 +375,9 @@ def score_curve(
     n : array_like of int, optional
         Numbers of rows, at most twice those of the pool; by default eight from a tenth of them to twice as many.
     ridge : array_like of float, optional
-        Penalties; by default five around that of the model, from a twentieth of it to twenty times as much.
+        Penalties; by default five, from a twentieth of `middle` to twenty times as much.
+    middle : float, optional
+        By default the penalty of the model.
 
     Raises
     ------
@@ -389,9 +393,9 @@ def score_curve(
     mean = share @ pool.y
     if not float((share @ (pool.y - mean) ** 2).sum()) > 0:
         raise InvalidInput("y", "targets that do not vary", "targets with something to learn")
-    sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else np.atleast_1d(positive("n", n))
+    sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else checked_sizes(n, rows)
     features, mass = pool.z - share @ pool.z, float(weights.mean())
-    penalties = np.unique(positive("ridge", chosen * _PENALTIES if ridge is None else ridge))
+    penalties = np.unique(positive("ridge", (middle or chosen) * _PENALTIES if ridge is None else ridge))
     constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * mass))
     total = float((weights @ features**2).sum()) + rows * mass * constant**2
     if ridge is None:

@@ -9,7 +9,7 @@ h)``, and without an intercept the first term of the leverage is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -29,6 +29,7 @@ __all__ = [
     "leave_one_out",
     "left_out",
     "penalty_path",
+    "scores_of",
 ]
 
 #: Called with outputs (rows, k, P) and targets (rows, k, 1); tells where they mean different classes, shape (rows, P).
@@ -141,8 +142,19 @@ def leave_one_out(
     -------
     Scores
     """
+    return scores_of(left_out(ridge, blocks, copies, penalties), targets, weights, penalties, mistaken)
+
+
+def scores_of(
+    found: Iterable[tuple[NDArray[np.intp], Host]],
+    targets: Host,
+    weights: Host,
+    penalties: Host,
+    mistaken: Mistaken | None = None,
+) -> Scores:
+    """Return the errors of outputs that `left_out` has found at these penalties; arguments as for `leave_one_out`."""
     pieces, places, wrong = [], [], []
-    for index, outputs in left_out(ridge, blocks, copies, penalties):
+    for index, outputs in found:
         pieces.append(((targets[index, :, None] - outputs) ** 2).mean(axis=1))
         places.append(index)
         if mistaken is not None:

@@ -195,7 +195,8 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     page.select_option("#matrix", "weights")
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('Dashed: before the step.')")
     assert "teacher's direction" in page.inner_text("#spectrum-caption")
-    assert "singular value of the weights" in page.inner_text("#spectrum")
+    assert "singular value" in page.inner_text("#spectrum")
+    assert "√n" not in page.inner_text("#spectrum")
     drawn = watched.traces("spectrum")
     assert {"before", "bulk", "outliers"} <= set(drawn)
     # It is in the link, and the features are as before.
@@ -510,6 +511,17 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     # The address may be changed by hand; what it says in vain is named.
     page.evaluate("location.hash = '#axis=n&A.noise=0.5&A.nosie=3&figure=fig99'")
     watched.until("document.querySelector('#toast.shown')?.textContent.includes('A.nosie=3, figure=fig99')")
+    for vain in (
+        "A.optimiser=adm",
+        "A.of=m",
+        "A.samples=new",
+        "A.points=24_-1*4*1*1*1*1*1*1",
+        "A.points=24_1*4*1*-1*1*1*1*1",
+    ):
+        page.evaluate(f"location.hash = '#axis=n&A.noise=0.5&{vain}'")
+        watched.until(
+            f"document.querySelector('#toast.shown')?.textContent.endsWith('Not read in the address: {vain}')"
+        )
     watched.until("document.querySelectorAll('.chip').length === 0")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(noise=0.5)), rel=1e-3)
@@ -984,6 +996,21 @@ def test_phone_width_and_both_schemes(phone, scheme):
     page.click("#theme")
     assert page.inner_text("#theme") == "Theme: dark"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 60
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_formulas_and_labels_are_whole(sized, width):
+    """The damped step is the longest formula, and "constant (100 %)" a long label at the right end of its axis."""
+    watched = sized(width, 900)
+    page = watched.open(f"{FAST}&A.activation=sigmoid&A.damping=0.3", studies=["spectrum"])
+    cut = "[...document.querySelectorAll('.model math')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    assert page.evaluate(cut) == 0
+    watched.until("document.querySelector('#spectrum .annotation-text')?.textContent.includes('constant')")
+    inside = """() => [...document.querySelectorAll('#spectrum .annotation-text, #spectrum .xtitle')].every((text) => {
+      const [here, all] = [text, document.getElementById('spectrum')].map((each) => each.getBoundingClientRect());
+      return here.left >= all.left && here.right <= all.right;
+    })"""
+    assert page.evaluate(inside)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])

@@ -1,6 +1,6 @@
 // Fields and sliders of one setting.
 
-import { UNITS, beyondTheory, kindOf, readoutText, readoutValue } from "./state.js";
+import { OPTIMISERS, UNITS, beyondTheory, kindOf, readoutText, readoutValue } from "./state.js";
 
 const STEPS = 200;
 
@@ -81,9 +81,6 @@ export function trainingText({ steps, fresh, optimiser }) {
   if (steps === 1) return `one step of ${rule}`;
   return `${steps} steps of ${rule} (${fresh ? "fresh samples in each" : "the same samples in all"})`;
 }
-const OPTIMISERS = {
-  gradient: "gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
-};
 
 /** Which control a field of the server belongs to. */
 export function controlOf(field) {

@@ -20,6 +20,8 @@ FORMULAS = [
     ("||W0||_F", r"‖$W_{0}$$\Vert_{F}$", "‖<i>W</i><sub>0</sub>‖<sub>F</sub>"),
     ("samples n0/d, from -1/2", "samples $n_0/d$, from −1/2", None),
     ("eta_tilde, F_l", r"$\tilde\eta$, $F_{l}$", "<i>η̃</i>, <i>F</i><sub><i>l</i></sub>"),
+    ("F_3, H3 (exponent 3)", "$F_{3}$, $H_{3}$ (exponent 3)", None),
+    ("n → ∞", "$n$ → ∞", "<i>n</i> → ∞"),
     ("R1 <= 10 tau*", r"$R_{1}$ ≤ 10 $\tau^{*}$", "<i>R</i><sub>1</sub> ≤ 10 <i>τ</i><sup>*</sup>"),
 ]
 

@@ -43,7 +43,7 @@ _FORMULA = re.compile(
     | (?P<minus>(?<![\w)\]])-(?=[\d.])|(?<=\s)-(?=\s))
     | (?<![\w.])sqrt\((?P<in_brackets>\w)\) | (?<![\w.])sqrt\s(?P<behind>\w)(?!\w) | √(?P<root>[A-Za-z\d])
     | (?<![\w/.])(?P<above>n0|[ndNp])/(?P<under>[dn])(?![\w/])
-    | (?<![A-Za-z_.'])(?P<symbol>{_NAMES}|η~|[{"".join(_NAME)}]|[dnNGW](?=\^)|[cmhHFGWCR](?=_?[012l](?![A-Za-z0-9(])))
+    | (?<![A-Za-z_.'])(?P<symbol>{_NAMES}|η~|[{"".join(_NAME)}]|[dnNGW](?=\^)|[cmhHFGWCR](?=_?[\dl](?![A-Za-z0-9(])))
       _?(?P<index>\d|(?<=_)l)?(?P<star>\*)?
       (?:\^(?:\((?P<long>(?:[^()]|\([^()]*\))*)\)|(?P<short>-?[\w./]+)))?(?![A-Za-z0-9_])
     | (?<![\w.'])(?P<alone>[dnNrlbz])(?=\s?[=<>≤≥→]\s)

@@ -932,6 +932,38 @@ def test_a_server_that_is_gone_is_named(watched):
     watched.complaints = [text for text in watched.complaints if "ERR_FAILED" not in text]
 
 
+@pytest.mark.parametrize("name", ["curves", "spectrum"])
+def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
+    answered = []
+
+    def busy_at_first(route):
+        if not answered:
+            answered.append(route.fulfill(status=429, json={"error": {"message": "Too many requests at once."}}))
+        else:
+            route.continue_()
+
+    watched.page.route(f"**/api/{name}", busy_at_first)
+    page = watched.open(FAST, studies=["spectrum"])
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    assert "No prediction" not in page.inner_text("#regime-title")
+    page.unroute(f"**/api/{name}")
+    assert answered
+    # The browser reports it too.
+    watched.complaints = [text for text in watched.complaints if "status of 429" not in text]
+
+
+def test_the_numbers_of_a_simulation_are_named_as_on_the_page(watched):
+    page = watched.open(FAST)
+    for name, said in (
+        ("seeds", "networks: an integer from 2 to 100."),
+        ("places", "places: an integer from 2 to 40."),
+    ):
+        page.fill(f"#{name}", "")
+        page.click("#run")
+        watched.until(f"document.querySelector('#error-simulate').textContent === '{said}.'")
+        page.fill(f"#{name}", "8")
+
+
 #: Texts that are seen, their colours and what they lie on.
 TEXTS = """() => {
   const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -954,13 +954,11 @@ def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
 
 def test_the_numbers_of_a_simulation_are_named_as_on_the_page(watched):
     page = watched.open(FAST)
-    for name, said in (
-        ("seeds", "networks: an integer from 2 to 100."),
-        ("places", "places: an integer from 2 to 40."),
-    ):
+    refusals = {"seeds": "networks: an integer from 2 to 100.", "places": "places: an integer from 2 to 40."}
+    for name, said in refusals.items():
         page.fill(f"#{name}", "")
         page.click("#run")
-        watched.until(f"document.querySelector('#error-simulate').textContent === '{said}.'")
+        watched.until(f"document.querySelector('#error-simulate').textContent === '{said}'")
         page.fill(f"#{name}", "8")
 
 

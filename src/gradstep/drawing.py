@@ -265,8 +265,8 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
 
 def _counts(panel: Panel) -> bool:
     """Whether all that is drawn lies at whole numbers, as numbers of steps do: between them there is nothing."""
-    drawn = [np.asarray(each.x, dtype=float).ravel() for each in (*panel.lines, *panel.points)]
-    places = np.concatenate(drawn) if drawn else np.empty(0)
+    drawn = [*(line.x for line in panel.lines), *(points.x for points in panel.points)]
+    places = np.concatenate([np.asarray(x, dtype=float).ravel() for x in drawn]) if drawn else np.empty(0)
     return places.size > 0 and bool((places == np.round(places)).all())
 
 

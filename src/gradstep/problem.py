@@ -307,7 +307,7 @@ class Problem:
         isotropic inputs, and so are inputs of which all eigenvalues are equal.
     damping : float, optional
         ``delta > 0`` of a step in the metric of the inputs, whose rows of the gradient are multiplied by
-        ``(1 + delta) (X^T X / n_step + delta)^-1``. Infinity, the default, is the plain gradient.
+        ``(1 + delta) (X^T X / n_step + delta)^-1``. At most 1e30; infinity, the default, is the plain gradient.
     origin : str, optional
         Which constructor made the value; a label only, which equality does not look at.
 

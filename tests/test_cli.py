@@ -22,6 +22,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+from gradstep.__main__ import main as program
 from gradstep.cli import app, output
 from gradstep.cli.failure import report
 from gradstep.cli.grid import build_grid
@@ -366,6 +367,9 @@ BAD = [
     (["predict", "--noise", "-1"], "noise"),
     (["predict", "--eta", "N^2"], "eta"),
     (["predict", "--eta", "import os"], "eta"),
+    (["predict", "--damping", "1e31"], "damping"),
+    (["citation", "--eta", "2"], "name"),
+    (["citation", "fig3a", "--eta", "2"], "name"),
     (["predict", "--activation", "nosuch"], "activation (function)"),
     (["predict", "--teacher", "x.__class__"], "teacher (function)"),
     (["predict", "--activation", "1/x"], "activation (function)"),
@@ -480,6 +484,41 @@ def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monke
     assert message(result.stderr).endswith(said)
 
 
+@pytest.mark.parametrize("eta", ["-1", "N^2", "-2*N^0.5", "1e31"])
+def test_a_step_size_out_of_range_is_told_the_range(eta: str) -> None:
+    told = message(run("predict", "--eta", eta).stderr)
+    assert told.startswith(f"error: eta: got '{eta}'; allowed: ")
+    assert "from 0 to 1e+30" in told
+    assert "from N^0 to N^1" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sweep", "SETTINGS", "--out", ""],
+        ["sweep", "", "--out", "results"],
+        ["reproduce", "--figure", "fig3a", "--preset", "quick", "--out", ""],
+        ["collect", "results", "--out", ""],
+        ["status", ""],
+        ["predict", "--plot", ""],
+        ["predict", "--settings", ""],
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of the shell that is not set leaves an empty text, and nothing may be written next to the settings."""
+    (tmp_path / "settings.toml").write_text("[problem]\nd = 8\n[run]\nseeds = 0\n")
+    monkeypatch.chdir(tmp_path)
+    result = run(*["settings.toml" if each == "SETTINGS" else each for each in arguments], "--json")
+    assert result.exit_code == 2
+    error = json.loads(result.stderr.splitlines()[-1])["error"]
+    option = arguments[arguments.index("") - 1]
+    assert "an empty text is no path" in error["message"]
+    assert (option if option.startswith("--") else "Invalid value for") in error["message"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["settings.toml"]
+
+
 @pytest.mark.parametrize("columns", [50, 80, 200])
 def test_errors_are_broken_at_words_and_commands_are_whole(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -499,7 +538,7 @@ def test_errors_are_broken_at_words_and_commands_are_whole(
 def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:
     line = message(run("predict", "--width", "1,0x3d").stderr)
     assert line.startswith("error: width: got '1,0x3d'; allowed: ")
-    assert line.endswith("each may be a multiple of d: 1.5d,2d or 1d:4d:7")
+    assert line.endswith("each may be a positive multiple of d: 1.5d,2d or 1d:4d:7")
 
 
 @pytest.mark.parametrize("text", [b"n = ", b"\xff\xfe", b"problem = 3", b"depth = 3"])
@@ -747,6 +786,19 @@ def test_help_teaches(command: str) -> None:
         assert "Network and data" in text
 
 
+def test_ctrl_c_while_the_command_line_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gradstep.cli.main", pressed)
+    with pytest.raises(SystemExit) as ended:
+        program()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted; nothing was written\n"
+
+
 def test_as_a_program(tmp_path: Path) -> None:
     def program(*arguments: str) -> subprocess.CompletedProcess[str]:
         code = "import sys; from gradstep.cli import main; main()"
@@ -987,7 +1039,9 @@ def test_text_is_taken_for_classes(people: Path) -> None:
         (["--target", "income"], "table: got \"missing values in 'income'\""),
         (["--target", "pace"], "target: got 'pace'; allowed: one of the columns 'height', 'weight'"),
         (["--target", "speed", "--drop", "size"], "drop: got 'size'; allowed: one of the columns"),
-        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "181"], "n: got "),
+        (["--target", "speed", "--drop", "speed"], "drop: got 'speed'; allowed: columns other than the target"),
+        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "181"], "n: got '181'; allowed: whole numbers from"),
+        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "1d"], "n: got '1d'; allowed: numbers of rows"),
         (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "many"], "n: got 'many'; allowed: a number"),
         (["--target", "speed", "--plot", "picture.txt"], "plot: got 'picture.txt'"),
         (["--target", "town", "--drop", "kind", "--drop", "income"], "table: got 'OneStepClassifier needs samples of"),

@@ -80,6 +80,17 @@ def test_ticks_of_logarithmic_axes_have_room(span):
         assert not overlapping(boxes(shown))
 
 
+@pytest.mark.parametrize(("places", "whole"), [((1.0, 2.0, 3.0, 4.0), True), ((1.0, 2.5, 4.0), False)])
+def test_steps_have_ticks_at_whole_numbers(places, whole):
+    panel = Panel("", "steps", "error", points=[Points(places, [1.0] * len(places), None, "", "small")])
+    figure = draw((panel,))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    shown = [label.get_text() for label in axes.get_xticklabels() if label.get_text()]
+    assert all("." not in text for text in shown) == whole
+    assert len(shown) >= 3
+
+
 def test_equal_axes():
     planes = [Panel("", "x", "y", points=[Points([0, k], [0, 1], None, "a", "small")], span=(-1, 5)) for k in (1, 4)]
     for axes in drawn(*planes).axes:

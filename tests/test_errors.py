@@ -36,3 +36,6 @@ def test_a_misspelt_word_has_a_guess() -> None:
     assert gs.InvalidInput("activation", "tahn", "relu, tanh or sigmoid").guess == "tanh"
     assert gs.InvalidInput("activation", "zzz", "relu, tanh or sigmoid").guess == ""
     assert gs.InvalidInput("ridge", -1.0, "a number > 0").guess == ""
+    # The words of a description and of its examples are no choices.
+    assert gs.InvalidInput("settings", "nofile", "a readable TOML file (No such file or directory)").guess == ""
+    assert gs.InvalidInput("eta", "nan*N^0.5", "a number, or with a power of N: 0,1,2*N^0.5 or sqrt(N)").guess == ""

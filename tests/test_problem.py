@@ -211,6 +211,7 @@ def test_a_multiple_of_the_dimension_is_a_number_where_that_is_finite(field: str
             assert getattr(Problem(**LIMIT | {field: form}), field) == Proportional(ratio)
     assert getattr(Problem(**FINITE | {field: "7"}), field) == 7
     assert refused(lambda: Problem(**FINITE | {field: "1.5n"}), field).value == "1.5n"
+    assert refused(lambda: Problem(**FINITE | {field: {"per_d": -1}}), field).value == {"per_d": -1}
 
 
 @pytest.mark.parametrize(

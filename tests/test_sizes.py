@@ -27,7 +27,7 @@ def test_sizes_of_a_finite_problem_are_integers() -> None:
 
 @pytest.mark.parametrize(("given", "field"), [(LIMIT, "d"), (FINITE | {"n_step": math.inf}, "n_step")])
 def test_a_limit_has_no_integers(given: dict[str, Any], field: str) -> None:
-    with pytest.raises(gs.InvalidInput, match=rf"^{field}: got inf; allowed: a finite integer: only predictions"):
+    with pytest.raises(gs.InvalidInput, match=rf"^{field}: got inf; allowed: a finite integer: only errors can be"):
         _ = problem(**given).sizes
 
 

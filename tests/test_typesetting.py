@@ -14,11 +14,14 @@ FORMULAS = [
     ("eta = N^alpha", r"$\eta$ = $N^{\alpha}$", "<i>η</i> = <i>N</i><sup><i>α</i></sup>"),
     ("alpha0 = inf", r"$\alpha_{0}$ = ∞", "<i>α</i><sub>0</sub> = ∞"),
     ("lam = 1e-4, sigma_eps = 0.25", r"$\lambda$ = $10^{-4}$, $\sigma_{\epsilon}$ = 0.25", None),
+    ("n = 1e+06, 1e-06", r"$n$ = $10^{6}$, $10^{-6}$", "<i>n</i> = 10<sup>6</sup>, 10<sup>−6</sup>"),
     ("n^((α-1/2)k+1)", r"$n^{(\alpha -1/2)k+1}$", "<i>n</i><sup>(<i>α</i>−1/2)<i>k</i>+1</sup>"),
     ("||G0 - A|| / ||G0||", "‖$G_{0}$ − A‖ / ‖$G_{0}$‖", "‖<i>G</i><sub>0</sub> − A‖ / ‖<i>G</i><sub>0</sub>‖"),
     ("||W0||_F", r"‖$W_{0}$$\Vert_{F}$", "‖<i>W</i><sub>0</sub>‖<sub>F</sub>"),
     ("samples n0/d, from -1/2", "samples $n_0/d$, from −1/2", None),
     ("eta_tilde, F_l", r"$\tilde\eta$, $F_{l}$", "<i>η̃</i>, <i>F</i><sub><i>l</i></sub>"),
+    ("F_3, H3 (exponent 3)", "$F_{3}$, $H_{3}$ (exponent 3)", None),
+    ("n → ∞", "$n$ → ∞", "<i>n</i> → ∞"),
     ("R1 <= 10 tau*", r"$R_{1}$ ≤ 10 $\tau^{*}$", "<i>R</i><sub>1</sub> ≤ 10 <i>τ</i><sup>*</sup>"),
 ]
 
@@ -36,6 +39,7 @@ def test_forms(text, mathtext, html):
         ("eta = N^alpha", "η = N^α"),
         ("alpha0 = inf", "α₀ = ∞"),
         ("lam = 1e-4, sigma_eps = 0.25", "λ = 10⁻⁴, σ_ε = 0.25"),
+        ("1e+06, 1e-06", "10⁶, 10⁻⁶"),
         ("n^((α-1/2)k+1), H2^2, N^.45", "n^((α-1/2)k+1), H₂², N^.45"),
         ("samples n0/d, F_l, R1 <= 10 tau*, η~ = 3", "samples n₀/d, F_l, R₁ ≤ 10 τ*, η̃ = 3"),
         ("||W0||_F - 1", "‖W₀‖_F − 1"),

@@ -251,6 +251,8 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
         if scale == "log":
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
+    if panel.x_scale == "linear" and _counts(panel):
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     if panel.x_ticks:
         axes.set_xticks([place for place, _ in panel.x_ticks], [to_mathtext(text) for _, text in panel.x_ticks])
     if panel.image is None and panel.field is None:
@@ -259,6 +261,13 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(ink.text)
+
+
+def _counts(panel: Panel) -> bool:
+    """Whether all that is drawn lies at whole numbers, as numbers of steps do: between them there is nothing."""
+    drawn = [*(line.x for line in panel.lines), *(points.x for points in panel.points)]
+    places = np.concatenate([np.asarray(x, dtype=float).ravel() for x in drawn]) if drawn else np.empty(0)
+    return places.size > 0 and bool((places == np.round(places)).all())
 
 
 def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:

@@ -65,8 +65,10 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
             return ""
         from difflib import get_close_matches
 
-        pieces = re.split(r",|;|\bor\b|\band\b", self.allowed)
-        words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()]
+        # What stands between brackets explains; one piece is a description, and several are choices.
+        pieces = re.split(r",|;|\bor\b|\band\b", re.sub(r"\([^)]* [^)]*\)", "", self.allowed))
+        words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()] if len(pieces) > 1 else []
+        words = [word for word in words if word.replace("-", "_").isidentifier()]  # an example such as 2*N^0.5 is none
         words += re.findall("'([^']+)'", self.allowed)  # choices of several words
         # A word that is there already was meant: "max" in "max(x)". A comma inside brackets cuts a choice in two.
         present = {given, *re.findall(r"\w+", given)}

@@ -307,7 +307,7 @@ class Problem:
         isotropic inputs, and so are inputs of which all eigenvalues are equal.
     damping : float, optional
         ``delta > 0`` of a step in the metric of the inputs, whose rows of the gradient are multiplied by
-        ``(1 + delta) (X^T X / n_step + delta)^-1``. Infinity, the default, is the plain gradient.
+        ``(1 + delta) (X^T X / n_step + delta)^-1``. At most 1e30; infinity, the default, is the plain gradient.
     origin : str, optional
         Which constructor made the value; a label only, which equality does not look at.
 
@@ -798,7 +798,7 @@ class Problem:
         def whole(name: str) -> int:
             value = getattr(self, name)
             if not isinstance(value, int):
-                raise InvalidInput(name, value, "a finite integer: only predictions can be made in a limit")
+                raise InvalidInput(name, value, "a finite integer: only errors can be predicted in a limit")
             return value
 
         return Sizes(whole("d"), whole("width"), whole("n_step"), whole("n"), self.real_sizes().ridge)
@@ -1039,7 +1039,8 @@ def _inputs(value: object, d: float) -> Inputs | None:
 
 def _damping(value: object) -> float:
     value = read_number("damping", value) if isinstance(value, str) else value
-    return real("damping", value, "a number > 0, or infinity: the plain gradient", lambda number: number > 0)
+    allowed = f"a number > 0, at most {LARGEST_NUMBER:g}, or infinity: the plain gradient"
+    return real("damping", value, allowed, lambda number: 0 < number <= LARGEST_NUMBER or number == math.inf)
 
 
 def _sizes(d: float, *, width: float, n: float, n_step: float) -> dict[str, Any]:

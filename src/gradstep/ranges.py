@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradstep.checks import read_number
+from gradstep.checks import LARGEST_NUMBER, read_number
 from gradstep.errors import InvalidInput
 from gradstep.inputs import Inputs
 from gradstep.problem import Step
@@ -41,8 +41,11 @@ _TEXT = frozenset(
 )
 _READOUT = "gaussian, constant, or VALUE:WEIGHT pairs such as -1:0.5,1:0.5"
 _NUMBERS = "a number, a list 1,2,5 or a range first:last:count or first:last:logcount (for instance 1e-4:1e2:log7)"
-_SIZES = f"{_NUMBERS}; each may be a multiple of d: 1.5d,2d or 1d:4d:7"
-_POWERS = f"{_NUMBERS}, or with a power of the width N: 0,1,2*N^0.5 or sqrt(N) or 0:4:9*N^0.5 or N^0:0.5:11"
+_SIZES = f"{_NUMBERS}; each may be a positive multiple of d: 1.5d,2d or 1d:4d:7"
+_POWERS = (
+    f"{_NUMBERS}, from 0 to {LARGEST_NUMBER:g}, or with a power of the width N from N^0 to N^1: 0,1,2*N^0.5 or sqrt(N) "
+    "or 0:4:9*N^0.5 or N^0:0.5:11"
+)
 
 
 def values_of(name: str, given: object) -> tuple[Any, ...]:

@@ -95,7 +95,10 @@ def read_size(name: str, value: Any) -> Any:
         On text that is neither.
     """
     if isinstance(value, Mapping) and set(value) == {"per_d"}:
-        return Proportional(value["per_d"])
+        try:
+            return Proportional(value["per_d"])
+        except InvalidInput as error:
+            raise InvalidInput(name, dict(value), f"{{per_d}} with {error.allowed}") from None
     if not isinstance(value, str):
         return value
     multiple = _MULTIPLE.fullmatch(value.strip())

@@ -39,14 +39,14 @@ _NAMES = "|".join(sorted([*_GREEK, *_PARTS], key=len, reverse=True))
 _FORMULA = re.compile(
     rf"""
     (?P<plain>\|\|(?!_F)|<=|>=|(?<![\w.])inf(?!\w)|(?<![\w.])sqrt(?=\([^()]{{2}}))
-    | \|\|_(?P<norm>F) | (?<![\w.])1e(?P<ten>-?\d+)(?!\w)
+    | \|\|_(?P<norm>F) | (?<![\w.])1e\+?(?P<ten>-?\d+)(?!\w)
     | (?P<minus>(?<![\w)\]])-(?=[\d.])|(?<=\s)-(?=\s))
     | (?<![\w.])sqrt\((?P<in_brackets>\w)\) | (?<![\w.])sqrt\s(?P<behind>\w)(?!\w) | √(?P<root>[A-Za-z\d])
     | (?<![\w/.])(?P<above>n0|[ndNp])/(?P<under>[dn])(?![\w/])
-    | (?<![A-Za-z_.'])(?P<symbol>{_NAMES}|η~|[{"".join(_NAME)}]|[dnNGW](?=\^)|[cmhHFGWCR](?=_?[012l](?![A-Za-z0-9(])))
+    | (?<![A-Za-z_.'])(?P<symbol>{_NAMES}|η~|[{"".join(_NAME)}]|[dnNGW](?=\^)|[cmhHFGWCR](?=_?[\dl](?![A-Za-z0-9(])))
       _?(?P<index>\d|(?<=_)l)?(?P<star>\*)?
       (?:\^(?:\((?P<long>(?:[^()]|\([^()]*\))*)\)|(?P<short>-?[\w./]+)))?(?![A-Za-z0-9_])
-    | (?<![\w.'])(?P<alone>[dnNrlbz])(?=\s?[=<>≤≥]\s)
+    | (?<![\w.'])(?P<alone>[dnNrlbz])(?=\s?[=<>≤≥→]\s)
     | (?<=[=<>≤≥]\s)(?P<last>[dnN])(?![\w(/^])
     """,
     re.VERBOSE,
@@ -109,7 +109,7 @@ def _mathtext(match: re.Match[str]) -> str:
     if match["norm"]:
         return r"$\Vert_{F}$"
     if ten := match["ten"]:
-        return f"$10^{{{ten}}}$"
+        return f"$10^{{{int(ten)}}}$"
     if root := match["in_brackets"] or match["behind"] or match["root"]:
         return rf"$\sqrt{{{root}}}$"
     if above := match["above"]:
@@ -128,7 +128,7 @@ def _html(match: re.Match[str]) -> str:
     if match["norm"]:
         return "‖<sub>F</sub>"
     if ten := match["ten"]:
-        return f"10<sup>{ten.replace('-', '−')}</sup>"
+        return f"10<sup>{int(ten)}</sup>".replace("-", "−")
     if root := match["in_brackets"] or match["behind"] or match["root"]:
         return f'√<span class="root">{_italic(root)}</span>'
     if above := match["above"]:
@@ -147,7 +147,7 @@ def _plain(match: re.Match[str]) -> str:
     if match["norm"]:
         return "‖_F"
     if ten := match["ten"]:
-        return f"10{ten.translate(_RAISED)}"
+        return f"10{str(int(ten)).translate(_RAISED)}"
     if root := match["in_brackets"] or match["behind"] or match["root"]:
         return f"√{root}"
     if above := match["above"]:

@@ -195,7 +195,8 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     page.select_option("#matrix", "weights")
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('Dashed: before the step.')")
     assert "teacher's direction" in page.inner_text("#spectrum-caption")
-    assert "singular value of the weights" in page.inner_text("#spectrum")
+    assert "singular value" in page.inner_text("#spectrum")
+    assert "√n" not in page.inner_text("#spectrum")
     drawn = watched.traces("spectrum")
     assert {"before", "bulk", "outliers"} <= set(drawn)
     # It is in the link, and the features are as before.
@@ -510,6 +511,17 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     # The address may be changed by hand; what it says in vain is named.
     page.evaluate("location.hash = '#axis=n&A.noise=0.5&A.nosie=3&figure=fig99'")
     watched.until("document.querySelector('#toast.shown')?.textContent.includes('A.nosie=3, figure=fig99')")
+    for vain in (
+        "A.optimiser=adm",
+        "A.of=m",
+        "A.samples=new",
+        "A.points=24_-1*4*1*1*1*1*1*1",
+        "A.points=24_1*4*1*-1*1*1*1*1",
+    ):
+        page.evaluate(f"location.hash = '#axis=n&A.noise=0.5&{vain}'")
+        watched.until(
+            f"document.querySelector('#toast.shown')?.textContent.endsWith('Not read in the address: {vain}')"
+        )
     watched.until("document.querySelectorAll('.chip').length === 0")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(noise=0.5)), rel=1e-3)
@@ -920,6 +932,36 @@ def test_a_server_that_is_gone_is_named(watched):
     watched.complaints = [text for text in watched.complaints if "ERR_FAILED" not in text]
 
 
+@pytest.mark.parametrize("name", ["curves", "spectrum"])
+def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
+    answered = []
+
+    def busy_at_first(route):
+        if not answered:
+            answered.append(route.fulfill(status=429, json={"error": {"message": "Too many requests at once."}}))
+        else:
+            route.continue_()
+
+    watched.page.route(f"**/api/{name}", busy_at_first)
+    page = watched.open(FAST, studies=["spectrum"])
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    assert "No prediction" not in page.inner_text("#regime-title")
+    page.unroute(f"**/api/{name}")
+    assert answered
+    # The browser reports it too.
+    watched.complaints = [text for text in watched.complaints if "status of 429" not in text]
+
+
+def test_the_numbers_of_a_simulation_are_named_as_on_the_page(watched):
+    page = watched.open(FAST)
+    refusals = {"seeds": "networks: an integer from 2 to 100.", "places": "places: an integer from 2 to 40."}
+    for name, said in refusals.items():
+        page.fill(f"#{name}", "")
+        page.click("#run")
+        watched.until(f"document.querySelector('#error-simulate').textContent === '{said}'")
+        page.fill(f"#{name}", "8")
+
+
 #: Texts that are seen, their colours and what they lie on.
 TEXTS = """() => {
   const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -984,6 +1026,21 @@ def test_phone_width_and_both_schemes(phone, scheme):
     page.click("#theme")
     assert page.inner_text("#theme") == "Theme: dark"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 60
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_formulas_and_labels_are_whole(sized, width):
+    """The damped step is the longest formula, and "constant (100 %)" a long label at the right end of its axis."""
+    watched = sized(width, 900)
+    page = watched.open(f"{FAST}&A.activation=sigmoid&A.damping=0.3", studies=["spectrum"])
+    cut = "[...document.querySelectorAll('.model math')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    assert page.evaluate(cut) == 0
+    watched.until("document.querySelector('#spectrum .annotation-text')?.textContent.includes('constant')")
+    inside = """() => [...document.querySelectorAll('#spectrum .annotation-text, #spectrum .xtitle')].every((text) => {
+      const [here, all] = [text, document.getElementById('spectrum')].map((each) => each.getBoundingClientRect());
+      return here.left >= all.left && here.right <= all.right;
+    })"""
+    assert page.evaluate(inside)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])

@@ -26,7 +26,7 @@ import gradstep as gs
 import gradstep.app
 from gradstep.app.answers import code, curve_part
 from gradstep.app.presets import elsewhere, presets
-from gradstep.app.server import _together, serve
+from gradstep.app.server import _explained, _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.training import trained
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
@@ -840,6 +840,12 @@ def test_a_process_that_is_stopped_while_it_starts_is_ended():
         worker.end()
         with pytest.raises(Ended):
             worker.start()
+
+
+def test_an_answer_that_takes_too_long_may_be_the_machine_s_doing():
+    refused = _explained(TooLong())
+    assert refused.status == 503
+    assert "when the machine has less to do" in str(refused)
 
 
 def test_parts_of_an_answer_that_fails_are_not_begun():

@@ -237,6 +237,8 @@ def test_bad_questions(stepped):
         model.learning_curve(X[:5], y[:5])
     with pytest.raises(InvalidInput, match="do not vary"):
         model.learning_curve(X, np.ones(200))
+    with pytest.raises(InvalidInput, match="inputs that do not vary"):
+        model.learning_curve(np.ones_like(X), y)
     with pytest.raises(InvalidInput, match="ridge: got"):
         model.learning_curve(X, y, ridge=-1.0)
     with pytest.raises(InvalidInput, match="max_rows"):

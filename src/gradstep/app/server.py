@@ -107,7 +107,8 @@ def _explained(error: Exception) -> _Refused:
         case Busy():
             return _Refused(429, "Too many requests at once: wait for one to end.")
         case TooLong():
-            return _Refused(503, "This takes too long: use less extreme settings.")
+            advice = "use less extreme settings, or ask again when the machine has less to do"
+            return _Refused(503, f"This takes longer than it may: {advice}.")
         case Ended():
             return _Refused(503, "The server has ended.", ended=True)
         case Gone():

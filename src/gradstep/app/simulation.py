@@ -62,7 +62,7 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     seeds = integer("seeds", request.get("seeds", 8), 2, _MOST_SEEDS)
     d = setting.get("d") if setting.get("d") not in ("inf", "infinity") else request.get("d", 200)
     if d in ("inf", "infinity", math.inf):
-        raise InvalidInput("d", d, "a finite integer >= 2: only predictions can be made in a limit")
+        raise InvalidInput("d", d, "a finite integer >= 2: only errors can be predicted in a limit")
     asked = [axis.apply({**setting, "d": d}, place) for place in axis.places]
     distinct = {digest(problem_of(s).to_dict()): s for s in asked}  # sizes are rounded
     settings = list(distinct.values())

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gradstep.cli.failure import INVALID_INPUT, NOT_CONVERGED, fail, interrupted, report_error
+from gradstep.cli.failure import INVALID_INPUT, NOT_CONVERGED, fail, interrupted, report, report_error
 from gradstep.cli.grid import build_grid, read_pairs, read_settings
-from gradstep.errors import GradstepError, InvalidInput
+from gradstep.errors import MISSING, GradstepError, InvalidInput
 
 if TYPE_CHECKING:
     from gradstep.grid import Grid
@@ -67,7 +67,8 @@ class _Group(TyperGroup):
         except _USAGE_ERROR as error:
             if not as_json:
                 raise  # Typer's own message, with the usage
-            fail(error, INVALID_INPUT, as_json)
+            report(type(error).__name__, error.format_message(), INVALID_INPUT, as_json)  # type: ignore[attr-defined]
+            raise typer.Exit(INVALID_INPUT) from None
         except InvalidInput as error:
             fail(error, INVALID_INPUT, as_json)
         except GradstepError as error:
@@ -159,9 +160,20 @@ _PARAMETERS = {
     "n": ("Fresh samples of the ridge fit (3d).", _STEP),
     "ridge": ("Penalty on |b|^2 against the sum of squares (d/64).", _STEP),
 }
+
+
+def _path(text: str) -> Path:
+    """Return a path; an empty text, as an unset variable of the shell leaves it, is not the current directory."""
+    if not text:
+        raise typer.BadParameter("an empty text is no path; the current directory is .")
+    return Path(text)
+
+
 _Settings = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.toml", help="Read parameters; options on the line win.", rich_help_panel=_SOURCE),
+    typer.Option(
+        metavar="FILE.toml", parser=_path, help="Read parameters; options on the line win.", rich_help_panel=_SOURCE
+    ),
 ]
 _Convention = Annotated[
     str | None,
@@ -215,7 +227,7 @@ def _takes_problem(command: Callable[..., None]) -> Callable[..., None]:
 
 _Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=_OUTPUT),
+    typer.Option(metavar="FILE", parser=_path, help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=_OUTPUT),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, in full precision.", rich_help_panel=_OUTPUT)]
 _Seeds = Annotated[
@@ -548,7 +560,7 @@ def tune(
     "table of this size. Beyond the rows there are they are an extrapolation."
 )
 def learn(
-    table: Annotated[Path, typer.Argument(help="Your data: .csv with a line of names, or .parquet.")],
+    table: Annotated[Path, typer.Argument(parser=_path, help="Your data: .csv with a line of names, or .parquet.")],
     target: Annotated[str, typer.Option(help="Column to predict; text is taken for classes.")],
     drop: Annotated[list[str] | None, typer.Option(help="Leave this column out; repeatable.")] = None,
     classes: Annotated[bool, typer.Option("--classes", help="The numbers of the target are classes.")] = False,
@@ -560,7 +572,7 @@ def learn(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the drawn neurons.")] = 0,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", "--out", metavar="FILE", help="Draw a figure: .png, .pdf or .svg."),
+        typer.Option("--plot", "--out", metavar="FILE", parser=_path, help="Draw a figure: .png, .pdf or .svg."),
     ] = None,
     json_: _Json = False,
 ) -> None:
@@ -571,13 +583,20 @@ def learn(
     scored by features that know its target.
     """
     from gradstep.cli import output, plots
-    from gradstep.cli.learn import holds_classes, learn_table, notes_of, read_table, scores_table, target_of
-    from gradstep.ranges import values_of
+    from gradstep.cli.learn import (
+        holds_classes,
+        learn_table,
+        notes_of,
+        numbers_of_rows,
+        read_table,
+        scores_table,
+        target_of,
+    )  # fmt: skip
 
     plots.check_plot_path(plot)
-    sizes = None if n is None else list(values_of("n", n))
     X, y = target_of(read_table(table), target, drop or [])
     classes = holds_classes(y, given=classes)
+    sizes = None if n is None else numbers_of_rows(n, min(len(y), max_rows))
     curves = learn_table(X, y, classes=classes, width=width, seed=seed, n=sizes, max_rows=max_rows)
     from gradstep.estimators.alternatives import verdict
 
@@ -625,6 +644,8 @@ def citation(
     from gradstep.cli import output
     from gradstep.cli.compute import predict_grid
 
+    if "predict" not in (of or []) and grid.problems != build_grid({}).problems:
+        raise InvalidInput("name", None, "predict, the name that options of a problem go with", MISSING)
     subjects: list[object] = []
     for name in of or []:
         subjects += predict_grid(grid) if name == "predict" else [name]
@@ -649,7 +670,9 @@ def reproduce(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every figure of every paper.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Only list the figures (with --paper: of one paper).")] = False,
-    out: Annotated[Path, typer.Option(help="Directory of the report and of finished results.")] = Path("reports"),
+    out: Annotated[
+        Path, typer.Option(metavar="DIRECTORY", parser=_path, help="Directory of the report and of finished results.")
+    ] = Path("reports"),
     workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Processes; one per core if not given.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
 ) -> None:
@@ -672,8 +695,15 @@ def reproduce(
     "The same command goes on where it stopped."
 )
 def sweep(
-    settings: Annotated[Path, typer.Argument(help=r"TOML file: \[problem], \[over], [\[zipped]], \[run].")],
-    out: Annotated[Path, typer.Option(help="Directory of results; a run that was interrupted goes on from it.")],
+    settings: Annotated[
+        Path, typer.Argument(parser=_path, help=r"TOML file: \[problem], \[over], [\[zipped]], \[run].")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIRECTORY", parser=_path, help="Directory of results; a run that was interrupted goes on from it."
+        ),
+    ],
     seeds: Annotated[int | None, typer.Option(min=0, help="Networks a point (default: the file's, or 16).")] = None,
     until_se: Annotated[
         float | None, typer.Option(help="Add seeds where the relative standard error is larger, the worst first.")
@@ -718,8 +748,13 @@ def sweep(
 
 @app.command()
 def collect(
-    results: Annotated[Path, typer.Argument(help="Directory of a sweep, finished or not.")],
-    out: Annotated[Path, typer.Option(help="File to write: .nc (every seed), .csv or .parquet (one row a point).")],
+    results: Annotated[Path, typer.Argument(parser=_path, help="Directory of a sweep, finished or not.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", parser=_path, help="File to write: .nc (every seed), .csv or .parquet (one row a point)."
+        ),
+    ],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Collect the results of a sweep into one labelled dataset; what is not finished is nan, and counted."""
@@ -744,7 +779,7 @@ def collect(
 
 @app.command()
 def status(
-    results: Annotated[Path, typer.Argument(help="Directory of a sweep.")],
+    results: Annotated[Path, typer.Argument(parser=_path, help="Directory of a sweep.")],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
     """Count what is finished in the directory of a sweep, by the files' names; `collect` checks what is in them."""

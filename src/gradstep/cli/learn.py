@@ -14,7 +14,9 @@ from gradstep.errors import InvalidInput, missing_extra
 if TYPE_CHECKING:
     from gradstep.estimators.score_curve import ScoreCurve
 
-__all__ = ["holds_classes", "learn_table", "notes_of", "read_table", "scores_table", "target_of"]
+__all__ = [
+    "holds_classes", "learn_table", "notes_of", "numbers_of_rows", "read_table", "scores_table", "target_of",
+]  # fmt: skip
 
 _READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
@@ -68,12 +70,14 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     Raises
     ------
     InvalidInput
-        On names that no column has, and on targets with missing values.
+        On names that no column has, a target that is dropped, and targets with missing values.
     """
     frame = frame.rename(columns=str)
     for field, name in (("target", target), *(("drop", name) for name in drop)):
         if name not in frame.columns:
             raise InvalidInput(field, name, f"one of the columns {_names(list(frame.columns))}")
+    if target in drop:
+        raise InvalidInput("drop", target, "columns other than the target, which is no input anyway")
     if len(set(frame.columns)) < len(frame.columns):
         raise InvalidInput("table", _names(sorted(frame.columns)), "columns with different names")
     X, y = frame.drop(columns=[target, *drop]), frame[target]
@@ -104,6 +108,33 @@ def holds_classes(y: Any, *, given: bool) -> bool:
         allowed = "numbers, or classes that have two rows or more on average"
         raise InvalidInput("target", f"{y.name!r} with {number} different values in {len(y)} rows", allowed)
     return True
+
+
+def numbers_of_rows(text: str, rows: int) -> list[float]:
+    """Return the numbers of rows that a text says.
+
+    Parameters
+    ----------
+    text : str
+        Numbers between commas, or a range: ``"100,200"``, ``"50:800:5"``.
+    rows : int
+        Rows that are looked at; twice as many are allowed.
+
+    Raises
+    ------
+    InvalidInput
+        On text that is none of these, and on numbers out of range, before any work.
+    """
+    from gradstep.learning.given import checked_sizes
+    from gradstep.ranges import values_of
+
+    numbers = values_of("n", text)
+    if not all(isinstance(value, int | float) for value in numbers):
+        raise InvalidInput("n", text, "numbers of rows, 100,200 or 50:800:5, not multiples of a dimension")
+    try:
+        return [float(value) for value in checked_sizes(numbers, rows)]
+    except InvalidInput as error:
+        raise InvalidInput("n", text, error.allowed) from None
 
 
 def _names(columns: Sequence[str]) -> str:

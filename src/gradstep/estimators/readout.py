@@ -272,7 +272,7 @@ class OneStepReadout(OneStep):
         Raises
         ------
         InvalidInput
-            On fewer than ten rows, targets that do not vary, and as `gradstep.learning_curve`.
+            On fewer than ten rows, targets or features that do not vary, and as `gradstep.learning_curve`.
         NotConverged
             If no pair of n and penalty has an estimate.
         """

@@ -58,6 +58,8 @@ _NOTHING_FITTED = 1e6
 _HALF = 0.5
 #: Smallest penalty over the sum of all squares of features.
 _LEAST = 4e-12
+#: What is left by rounding of features that are the same in all rows, over their size, is below it.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -382,7 +384,7 @@ def score_curve(
     Raises
     ------
     InvalidInput
-        On fewer than ten rows, targets that do not vary, and as `gradstep.learning_curve`.
+        On fewer than ten rows, targets or features that do not vary, and as `gradstep.learning_curve`.
     NotConverged
         As `gradstep.learning_curve`.
     """
@@ -395,6 +397,8 @@ def score_curve(
         raise InvalidInput("y", "targets that do not vary", "targets with something to learn")
     sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else checked_sizes(n, rows)
     features, mass = pool.z - share @ pool.z, float(weights.mean())
+    if not float((share @ features**2).sum()) > _ROUNDING**2 * float((share @ pool.z**2).sum()):
+        raise InvalidInput("X", "inputs that do not vary", "inputs from which something can be learned")
     penalties = np.unique(positive("ridge", (middle or chosen) * _PENALTIES if ridge is None else ridge))
     constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * mass))
     total = float((weights @ features**2).sum()) + rows * mass * constant**2

@@ -1,6 +1,6 @@
 // Fields and sliders of one setting.
 
-import { UNITS, beyondTheory, kindOf, readoutText, readoutValue } from "./state.js";
+import { OPTIMISERS, UNITS, beyondTheory, kindOf, readoutText, readoutValue } from "./state.js";
 
 const STEPS = 200;
 
@@ -81,18 +81,18 @@ export function trainingText({ steps, fresh, optimiser }) {
   if (steps === 1) return `one step of ${rule}`;
   return `${steps} steps of ${rule} (${fresh ? "fresh samples in each" : "the same samples in all"})`;
 }
-const OPTIMISERS = {
-  gradient: "gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
-};
+
+/** How many networks a simulation draws, and at how many places of the axis. */
+const COUNTS = { seeds: "networks", places: "places", "axis.count": "places" };
 
 /** Which control a field of the server belongs to. */
 export function controlOf(field) {
   if (!field) return null;
   const name = field.split(" ")[0];
   const known = { eta: "c", "eta.coefficient": "c", "eta.exponent": "alpha", "eta.of": "c", "bounds": "ridge" };
+  if (Object.hasOwn(COUNTS, name)) return "simulate";
   if (name.startsWith("axis")) return "axis";
   if (name.startsWith("inputs")) return "inputs";
-  if (name === "seeds" || name === "places") return "simulate";
   const id = known[name] ?? name;
   return document.getElementById(`error-${id}`) ? id : null;
 }
@@ -100,7 +100,8 @@ export function controlOf(field) {
 /** What the page calls a field of the server. */
 export function nameOf(field) {
   const id = controlOf(field);
-  return SLIDERS[id]?.label ?? (id && id !== "axis" && id !== "simulate" ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
+  if (id === "simulate") return COUNTS[field];
+  return SLIDERS[id]?.label ?? (id && id !== "axis" ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
 }
 
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */

@@ -294,10 +294,6 @@ export function spectrum({ found, matrix, colour }, colours) {
   const shapes = found.outliers.map((o) => ({
     type: "line", x0: o.singular_value, x1: o.singular_value, yref: "paper", y0: 0, y1: 0.72, line: { color: colour, width: 2.5 },
   }));
-  const annotations = found.outliers.map((o, k) => ({
-    x: wide ? Math.log10(o.singular_value) : o.singular_value, yref: "paper", y: 0.74 + 0.09 * (k % 3), text: o.label, showarrow: false,
-    font: { color: colours.ink, size: 12 }, yanchor: "bottom",
-  }));
   traces.push({
     x: found.outliers.map((o) => o.singular_value), y: found.outliers.map(() => 0.02 * top), mode: "markers", name: "outliers",
     marker: { symbol: "triangle-up", size: 11, color: colour, line: { color: colours.ink, width: 0.8 } },
@@ -307,8 +303,17 @@ export function spectrum({ found, matrix, colour }, colours) {
   const x = wide
     ? { ...logAxis(left, far), range: [Math.log10(left / 1.15), Math.log10(far * 1.5)] }
     : { type: "linear", range: [0, 1.12 * far] };
+  const annotations = found.outliers.map((o, k) => {
+    const place = wide ? Math.log10(o.singular_value) : o.singular_value;
+    // A label near the right end stands to the left of its line, where all of it is seen.
+    const atEnd = place > x.range[0] + 0.75 * (x.range[1] - x.range[0]);
+    return {
+      x: place, yref: "paper", y: 0.74 + 0.09 * (k % 3), text: o.label, showarrow: false, font: { color: colours.ink, size: 12 },
+      yanchor: "bottom", ...(atEnd && { xanchor: "right", xshift: 18 }),
+    };
+  });
   const layout = look(colours, {
-    xaxis: axisLook(colours, { ...x, title: { text: `singular value of the ${matrix}${matrix === "features" ? " / √n" : ""}`, standoff: 6 } }),
+    xaxis: axisLook(colours, { ...x, title: { text: `singular value${matrix === "features" ? " / √n" : ""}`, standoff: 6 } }),
     yaxis: axisLook(colours, { range: [0, top], title: { text: "density", standoff: 4 } }),
     shapes, annotations,
   });

@@ -4,7 +4,7 @@ import { Controls, controlOf, nameOf, plainly, trainingText, written } from "./c
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
-import { Latest, Unreachable, follow, get, post } from "./requests.js";
+import { Latest, Passing, follow, get, post } from "./requests.js";
 import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, lawLabel, span, theoryOf, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
@@ -451,7 +451,7 @@ const atField = (error) => {
 function refused(error) {
   failed = true;
   // What is shown is of this setting: another one's curve is missing.
-  if (error instanceof Unreachable && known.curves.has(curveKey(mine().problem))) {
+  if (error instanceof Passing && known.curves.has(curveKey(mine().problem))) {
     say("failure", error.message);
     return;
   }
@@ -499,7 +499,7 @@ const curvesRequest = new Latest(
         await ask(k, signal);
       } catch (error) {
         // Only the setting at hand has fields to say it at.
-        if (k === state.active || error.name === "AbortError" || error instanceof Unreachable) {
+        if (k === state.active || error.name === "AbortError" || error instanceof Passing) {
           answered();
           throw error;
         }

@@ -11,8 +11,11 @@ export class Refused extends Error {
   }
 }
 
+/** What may be answered a little later. */
+export class Passing extends Refused {}
+
 /** The server has ended, or is being started again. */
-export class Unreachable extends Refused {
+class Unreachable extends Passing {
   constructor() {
     super({ message: "The server does not answer. Does gradstep app still run in its terminal?" });
   }
@@ -31,7 +34,8 @@ async function send(name, options = {}) {
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
     if (answer?.error?.ended) throw new Unreachable();
-    throw new Refused(answer?.error ?? { message: `The server answered ${response.status}.` });
+    const kind = response.status === 429 ? Passing : Refused;
+    throw new kind(answer?.error ?? { message: `The server answered ${response.status}.` });
   }
   return response;
 }
@@ -64,7 +68,7 @@ export async function* follow(name, body, signal) {
 /** Runs work for the newest call only: one at a time, and a newer call takes the place of the one that waits.
  *
  * While a slider is dragged every finished curve is drawn; work that has taken longer than the patience is aborted when
- * something newer is wanted. A server that does not answer is asked again until it does.
+ * something newer is wanted. A server that does not answer, or has too much to do, is asked again until it does.
  */
 export class Latest {
   constructor(work, { patience = 400, failed = () => {}, idle = () => {} } = {}) {
@@ -111,7 +115,7 @@ export class Latest {
       } catch (error) {
         if (error.name !== "AbortError" && !this.wanted) {
           this.failed(error);
-          if (error instanceof Unreachable) this.again = setTimeout(() => this.#want(values), this.pause);
+          if (error instanceof Passing) this.again = setTimeout(() => this.#want(values), this.pause);
           this.pause = Math.min(1.5 * this.pause, SELDOM);
         }
       }

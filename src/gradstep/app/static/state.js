@@ -39,6 +39,14 @@ const FIELDS = {
   optimiser: { get: (p) => p.training.optimiser, set: (p, v) => (p.training.optimiser = v) },
 };
 
+/** Rules of training in words, by their names. */
+export const OPTIMISERS = {
+  gradient: "gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
+};
+
+/** Fields whose values in an address are some words. */
+const CHOICES = { of: ["width", "n"], samples: ["fresh", "reused"], optimiser: Object.keys(OPTIMISERS) };
+
 /** Whether the network is trained otherwise than by the one step that theory predicts. */
 export const beyondTheory = ({ training }) => training.steps !== 1 || training.optimiser !== "gradient";
 
@@ -138,6 +146,7 @@ function pointsValue(text) {
   const [d, ...rows] = text.split("_").map((row) => row.split("*").map((part) => (part === "" ? NaN : Number(part))));
   if (d.length !== 1 || !rows.length || rows.length > 40 || [d, ...rows].flat().some((v) => !Number.isFinite(v))) return null;
   if (rows.some((row) => row.length !== 2 + 2 * MEASURED.length)) return null;
+  if (d[0] < 2 || rows.some(([x, seeds, ...values]) => x < 0 || seeds < 1 || values.some((v, k) => k % 2 && v < 0))) return null;
   const places = rows.map(([, seeds, ...values]) => ({
     seeds, ...Object.fromEntries(MEASURED.map((name, k) => [name, { mean: values[2 * k], standard_error: values[2 * k + 1] }])),
   }));
@@ -185,6 +194,9 @@ export function encode(state, facts, pointsOf = () => null) {
   return out.toString();
 }
 
+/** Whether an address may say this of a field; what else is wrong with a value the server says. */
+const isReadable = (field, written) => Object.hasOwn(FIELDS, field) && (CHOICES[field]?.includes(written) ?? true);
+
 const isNumber = (text) => text.trim() !== "" && Number.isFinite(Number(text));
 
 /** The state in the fragment of an address; what cannot be read is left at its default. */
@@ -203,7 +215,8 @@ export function decode(fragment, facts) {
   state.slots = LETTERS.filter((letter, k) => k === 0 || has(letter)).map((letter) => {
     const problem = copy(facts.default);
     for (const [field, { set }] of Object.entries(FIELDS)) {
-      if (given.has(`${letter}.${field}`)) set(problem, given.get(`${letter}.${field}`));
+      const written = given.get(`${letter}.${field}`);
+      if (written !== null && isReadable(field, written)) set(problem, written);
     }
     const [points, before] = ["points", "before"].map((name) => given.get(`${letter}.${name}`) ?? "");
     return { problem, label: given.get(letter) ?? "", points: pointsValue(points), before: beforeValue(before, facts.axes) };
@@ -232,7 +245,7 @@ export function unread(fragment, facts) {
     const [letter, field, ...more] = key.split(".");
     if (LETTERS.includes(letter) && field === "points") return pointsValue(value) !== null;
     if (LETTERS.includes(letter) && field === "before") return beforeValue(value, facts.axes) !== null;
-    if (LETTERS.includes(letter)) return !more.length && (field === undefined || Object.hasOwn(FIELDS, field));
+    if (LETTERS.includes(letter)) return !more.length && (field === undefined || isReadable(field, value));
     if (["from", "to", "scale"].includes(key) && !given.has("axis")) return false;
     return Object.hasOwn(readable, key) && readable[key](value);
   };

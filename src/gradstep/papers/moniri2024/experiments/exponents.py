@@ -147,7 +147,7 @@ class Exponents(Experiment):
         for n in settings["far"]:
             theory = self._finite(n, x)
             for name in LABELS:
-                lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:.0e}".replace("e+", "e"), "large"))
+                lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:.0e}", "large"))
         for name, steps, label, style in _staircases(settings["base"], largest):
             lines[name].append(Line(steps[0], steps[1], label, "infinite", style))
         return lines

@@ -143,11 +143,11 @@ class SharpSpikes(Experiment):
             )
             for l in degrees  # noqa: E741
         ]
-        symbol = "Δ" if name == "Delta" else "Λ"
         panel = Panel(
             title="",
-            x_label="number of spikes l",
-            y_label=f"gain from the last spike, {symbol}_l - {symbol}_(l-1)",
+            x_label="number of spikes $l$",
+            y_label=rf"gain from the last spike, $\{name}_l-\{name}_{{l-1}}$",
+            x_ticks=[(float(l), str(l)) for l in degrees],  # noqa: E741
             lines=[
                 Line.of(*_bars(np.diff(closed)), "network", "large"),
                 Line.of(*_bars(np.diff(slides)), "published spikes", "initial", "dashed"),

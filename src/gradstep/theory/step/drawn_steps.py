@@ -358,29 +358,29 @@ def _turned_steps(
         square = max(1 + by_square / law.square, _LEAST)
         along = one if output is None else output.by_own(*by_own or (0.0,))
         # The law of the draw has its own E r^2.
-        turn = Turn(samples.linear + by_linear * one, noise(1.0, along / square))
-        return _scaled(_along(_with_law(problem, step, change[:3]), turn), square, by_mean).resolved
+        turn = Turn(samples.signal + by_linear, noise(1.0, along / square))
+        return _scaled(_with_law(problem, step, change[:3]).along(turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
         yield moved(axis), moved(-axis)
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
-        turns = (Turn(samples.linear + sign * scale * part, one) for sign in (1, -1))
-        up, down = (_along(step, turn) for turn in turns)
+        turns = (Turn(samples.signal + sign * scale * part, one) for sign in (1, -1))
+        up, down = (step.along(turn) for turn in turns)
         yield up.resolved, down.resolved
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
-        turns = (Turn(samples.linear * one, np.sqrt(square)) for square in squares)
-        up, down = (_along(step, turn) for turn in turns)
+        turns = (Turn(samples.signal, np.sqrt(square)) for square in squares)
+        up, down = (step.along(turn) for turn in turns)
         yield up.resolved, down.resolved
 
     def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
         square = max(1 + sign * shift.residual / law.square, _LEAST)
         by_signal = np.divide(shift.signal, known.eigenvalue, out=0 * one, where=known.eigenvalue > 0)
-        turn = Turn(samples.linear + sign * by_signal, noise(square, sign * shift.square))
-        return _scaled(_along(step, turn), square, 0.0).resolved
+        turn = Turn(samples.signal + sign * by_signal, noise(square, sign * shift.square))
+        return _scaled(step.along(turn), square, 0.0).resolved
 
     for shift in () if output is None else output.shifts():
         yield of_output(shift, 1.0), of_output(shift, -1.0)
@@ -424,7 +424,7 @@ def _damped_turned_steps(
         # The other law makes a noise of another length out of the same function.
         before, after = (replace(each, turn=turn).noise(one) for each in (samples, drawn.correlated))
         turn = Turn(signal, math.sqrt(before / max(after, NOTHING)) * turn.noise)
-        return _scaled(_along(drawn, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
+        return _scaled(drawn.along(turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
     if output is None:
@@ -435,7 +435,7 @@ def _damped_turned_steps(
         factor = np.maximum(1 + sign * shift.residual * slope, math.sqrt(_LEAST))
         turn = Turn(samples.signal + sign * shift.signal, of_mean * factor)
         along = samples.along_output * np.sqrt(np.maximum(1 + sign * shift.square, _LEAST))
-        moved = _along(replace(step, correlated=replace(samples, output=along)), turn)
+        moved = replace(step, correlated=replace(samples, output=along)).along(turn)
         return _scaled(moved, max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
 
     yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
@@ -469,22 +469,6 @@ def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:
     mean = own.mean - law.mean(own.mean * law.projection) * law.projection
     mean *= math.sqrt((1 - own.variance) / max(law.mean(mean**2), NOTHING))
     return own._replace(mean=mean, linear=law.mean(law.residual * mean))
-
-
-def _along(step: StepStatistics, turn: Turn) -> StepStatistics:
-    """Return the step along the direction of a draw."""
-    assert step.correlated is not None
-    drawn = replace(step.correlated, turn=turn)
-    _, one, two = step.fluctuations.projection_variance
-    along = drawn.form_along(drawn.alignment)
-    return replace(
-        step,
-        alignment=drawn.alignment,
-        gradient_norm=drawn.norm,
-        spike=step.gain * drawn.norm - step.initial_overlap,
-        fluctuations=replace(step.fluctuations, projection_variance=(along, one, two)),
-        correlated=drawn,
-    )
 
 
 def _polynomials(values: Array, weight: Array) -> Array:

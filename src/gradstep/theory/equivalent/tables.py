@@ -5,7 +5,6 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -230,9 +229,7 @@ def stepped_networks(
     gradient_step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
     alignment = gradient_step.whole_alignment
     if rows == "network":
-        e = problem.eta.size(sizes.width) / math.sqrt(sizes.width)
-        sphere = problem.initial_weights == "sphere"
-        gradient_step = with_second_degree(problem.activation, gradient_step, e, sizes.d, sphere=sphere)
+        gradient_step = with_second_degree(problem, gradient_step, sizes.d, sizes.width)
     common = common_share(problem, gradient_step, sizes.width)
     found = []
     for weight, along_common in ((1 - common, False), (common, True)):
@@ -253,7 +250,9 @@ def stepped_networks(
                     problem, step.resolved, sizes, rows, bulk, refine,
                     fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum,
                 )  # fmt: skip
-                network = SteppedNetwork(sizes, alignment, gradient_step, step, shrinkage, along_common, resolve, tables)
+                network = SteppedNetwork(
+                    sizes, alignment, gradient_step, step, shrinkage, along_common, resolve, tables
+                )
                 found.append((weight * part, network))
         if in_plane > 0:
             # There a readout always has nodes of its own.

@@ -34,6 +34,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow, given_own_output
+from gradstep.theory.step.row_fluctuations import RowFluctuations
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
@@ -445,18 +446,25 @@ def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStat
     """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
     samples = step.correlated or step.samples
     assert samples is not None
-    law, e = law_of_draw(samples.law, change), problem.step_size / math.sqrt(problem.real_sizes().width)
+    law = law_of_draw(samples.law, change)
     linear = law.mean(law.residual * law.projection)
-    if isinstance(samples, DampedSamples):
-        plain = replace(samples.plain, law=law, linear=linear, own=_output_of_draw(samples.own, law))
-        damped = replace(samples, plain=plain)
-        return replace(step, correlated=damped, fluctuations=rows_after_a_step(problem, damped, e))
     if isinstance(samples, StepSamples):
-        drawn: StepSamples | CorrelatedSamples = replace(samples, law=law, linear=linear)
-    else:
-        drawn = replace(samples, law=law, linear=linear, own=_output_of_draw(samples.own, law))
-    found = replace(step, fluctuations=rows_after_a_step(problem, drawn, e))
-    return replace(found, samples=drawn) if isinstance(drawn, StepSamples) else replace(found, correlated=drawn)
+        drawn = replace(samples, law=law, linear=linear)
+        return replace(step, samples=drawn, fluctuations=_rows(problem, step, drawn))
+    plain = samples.plain if isinstance(samples, DampedSamples) else samples
+    # The turn of the mean step is that of its law. The draw gets its own.
+    turn = None if samples.own is None else samples.turn
+    plain = replace(plain, law=law, linear=linear, turn=None, own=_output_of_draw(samples.own, law))
+    correlated = replace(samples, plain=plain, turn=turn) if isinstance(samples, DampedSamples) else plain
+    return replace(step, correlated=correlated, fluctuations=_rows(problem, step, correlated))
+
+
+def _rows(
+    problem: Problem, step: StepStatistics, samples: StepSamples | CorrelatedSamples | DampedSamples
+) -> RowFluctuations:
+    """Return the fluctuations of rows with other samples, of which the second degree of the step knows nothing."""
+    found = rows_after_a_step(problem, samples, problem.step_size / math.sqrt(problem.real_sizes().width))
+    return replace(found, bend=step.fluctuations.bend, bend_variance=step.fluctuations.bend_variance)
 
 
 def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:

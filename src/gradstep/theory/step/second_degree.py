@@ -1,23 +1,24 @@
-"""What a row of second degree in its initial row adds to the mean row, where inputs are correlated.
+"""What the second degree of a step does on correlated inputs: it moves all rows together, and stretches each of them.
 
 A step moves a row by a function of the initial row ``om_0``. Its part of second degree is, for readout ``a``,
 
     (a e s_3 / 2) (1/n) sum_mu r_mu (<om_0, z_mu>^2 - 1) P z_mu,      s_3 = E[(z^2 - 1) sigma'],
 
-with ``P = C`` for a plain step. This part has a mean over ``om_0 ~ N(0, C / d)``, which all rows share, and it stretches
-a row in proportion to the row's own component along the teacher. Both are as large as that component, ``bt.C.bt / d``.
-This is ``1/d`` in isotropic inputs, where it is left out, and may be ``1/20`` on the leading directions of others. This
-project. Docs, "Correlated inputs", equations (C5a) and (C5b).
+with ``P = C`` for a plain step. Its mean over ``om_0 ~ N(0, C / d)`` is a part of the spike. The rest of it stretches a
+row in proportion to the row's own component along the teacher. Both are as large as the square of that component,
+``bt.C.bt / d``, which is ``1/d`` in isotropic inputs and may be ``1/20`` on the leading directions of others. This
+project. Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gradstep.gaussian import ScalarFunction
+from gradstep.problem import Problem
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import derivative_moments
@@ -26,22 +27,23 @@ from gradstep.theory.step.statistics import StepStatistics
 __all__ = ["with_second_degree"]
 
 
-def with_second_degree(activation: ScalarFunction, step: StepStatistics, e: float, d: float, *, sphere: bool) -> StepStatistics:
-    """Return a step with the mean row and the mean norm that the second degree adds.
+#: Largest moment of an activation's derivative that is rounding.
+_ROUNDING = 1e-12
 
-    Docs, "Correlated inputs", equations (C5a) and (C5b).
+
+def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
+    """Return a step with what its second degree adds to the spike, to the norm, and to the law of the projection.
+
+    Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
 
     Parameters
     ----------
-    activation : ScalarFunction
+    problem : Problem
+        Gives the activation, the size of the step, and whether initial rows are on a sphere.
     step : StepStatistics
         With its spike along the gradient.
-    e : float
-        ``eta / sqrt(N)``.
-    d : float
-        Input dimension.
-    sphere : bool
-        Whether initial rows ``w`` have length one; otherwise they are Gaussian.
+    d, width : float
+        The sizes.
 
     Returns
     -------
@@ -49,30 +51,32 @@ def with_second_degree(activation: ScalarFunction, step: StepStatistics, e: floa
         With its spike along the mean change of the rows. It is the given one in isotropic inputs, without a spike, or
         for an activation with ``s_3 = 0``, such as a ReLU.
     """
-    samples, bend = step.correlated, e * derivative_moments(activation).second
-    if samples is None or step.spike == 0 or bend == 0 or np.ptp(samples.spectrum.eigenvalue) == 0:
+    samples, second = step.correlated, derivative_moments(problem.activation).second
+    if samples is None or step.spike == 0 or abs(second) < _ROUNDING or np.ptp(samples.spectrum.eigenvalue) == 0:
         return step
-    form = _Form.of(samples)
+    form, bend = _Form.of(samples), problem.eta.size(width) / math.sqrt(width) * second
     c, made = samples.spectrum.eigenvalue, samples.made
-    # Over the gain. It is a first order, and is cut where it would be no small part of the whole.
+    # Over the gain. It is a first order, and is cut where it would be no small part of the spike.
     size = bend / (2 * d * step.gain)
     size /= 1 + (2 * size * (c.max() - 1)) ** 2
     signal = samples.linear + size * (2 * samples.linear * (c - 1) + form.third * (form.component - 1))
     turned = step.along(Turn(made * signal if isinstance(samples, DampedSamples) else signal, np.ones_like(c)))
-    # Of the stretch, what is along the spike is no part of the norm.
+    # What the stretch has along the spike is no part of the norm.
     off = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
     alike = float(samples.spectrum.share @ made) ** 2 * (1 - 1 / d)
     fluctuations = replace(
         turned.fluctuations,
         bend=bend / 2 * form.along,
-        bend_variance=bend**2 / 2 * form.variance(d, sphere=sphere),
+        bend_variance=bend**2 / 2 * form.variance(d, sphere=problem.initial_weights == "sphere"),
     )
     norm = (bend * samples.linear) ** 2 * (form.component * off - alike) / d
     return replace(turned, own_component_norm=norm, fluctuations=fluctuations)
 
 
 class _Form(NamedTuple):
-    """The quadratic form that the projection on v has in ``om_0``, over ``a e s_3 / 2``: ``|theta| + X``.
+    """The quadratic form in ``om_0`` that the projection on v has, over ``a e s_3 / 2``: ``|theta| + X``.
+
+    Docs, "Correlated inputs", equation (C5c).
 
     ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
 

@@ -336,7 +336,7 @@ def _turned_steps(
     """Yield the pairs of `drawn_steps` for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
-    values, one = _averaged(law), np.ones_like(known.eigenvalue)
+    values, one, of_mean = _averaged(law), np.ones_like(known.eigenvalue), samples.turned.noise
     own = None if output is None else output.row.plain.own
     if own is not None:
         values = np.concatenate([values, [law.residual * own.mean - own.linear]])
@@ -352,7 +352,7 @@ def _turned_steps(
     def noise(square: float, change: Array) -> Array:
         """Return the factor of the noise for a factor of E r^2 and a relative change of the squared part along f."""
         whole = square * one if beside is None else square + beside * change
-        return np.asarray(np.sqrt(np.maximum(whole, _LEAST)))
+        return np.asarray(of_mean * np.sqrt(np.maximum(whole, _LEAST)))
 
     def moved(change: Array) -> StepStatistics:
         by_linear, by_square, by_mean, *by_own = change.tolist()
@@ -366,14 +366,14 @@ def _turned_steps(
         yield moved(axis), moved(-axis)
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
-        turns = (Turn(samples.signal + sign * scale * part, one) for sign in (1, -1))
+        turns = (Turn(samples.signal + sign * scale * part, of_mean) for sign in (1, -1))
         up, down = (step.along(turn) for turn in turns)
         yield up.resolved, down.resolved
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
-        turns = (Turn(samples.signal, np.sqrt(square)) for square in squares)
+        turns = (Turn(samples.signal, of_mean * np.sqrt(square)) for square in squares)
         up, down = (step.along(turn) for turn in turns)
         yield up.resolved, down.resolved
 

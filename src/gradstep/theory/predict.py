@@ -396,7 +396,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         spike_strength = math.inf
     values, shares = readout_values(problem.readout)
     stretched = literal.stretch_square(values, values**2)
-    own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
+    own_norm = (literal.own_norm[0] + literal.own_component_norm + literal.own_norm[1] * values) * values**2
     bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
     kappa, (target, _) = features.kappa[features.first], features.along_spike(features.teacher_mean)
     if step.influence < 1:
@@ -409,7 +409,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     method = _METHODS.get((rows, model), f"uniform equivalent, {rows} rows, {model} bulk")
     return _Prepared(
         method,
-        literal.whole_alignment,
+        network.alignment,
         tables,
         network.shrinkage,
         shape,

@@ -92,7 +92,7 @@ def test_the_square_loss_is_that_of_predict(changes):
     ("loss", "channel", "noise", "accuracy"),
     [
         ("absolute", "real", 0.3, 1e-4),
-        ("hinge", "sign", 0.0, 1e-4),
+        pytest.param("hinge", "sign", 0.0, 1e-4, marks=pytest.mark.statistical),
         pytest.param("logistic", "sign", 0.3, 1e-3, marks=pytest.mark.statistical),
         pytest.param("squared_hinge", "sign", 0.05, 2e-3, marks=pytest.mark.statistical),
     ],
@@ -107,7 +107,10 @@ def test_nodes_along_the_rest_are_enough(loss, channel, noise, accuracy, monkeyp
     assert results(coarse) == pytest.approx(results(fine), rel=accuracy)
 
 
-@pytest.mark.parametrize(("loss", "channel"), [("huber(0.5)", "real"), ("squared_hinge", "sign")])
+@pytest.mark.parametrize(
+    ("loss", "channel"),
+    [("huber(0.5)", "real"), pytest.param("squared_hinge", "sign", marks=pytest.mark.statistical)],
+)
 def test_the_minimum_grows_with_the_penalty_by_the_penalty(loss, channel):
     """Envelope theorem: the derivative of the minimum of the objective in the ridge is the penalty itself."""
     problem, step = EVEN.replace(n_step=3000, noise=0.0), 4e-3

@@ -23,6 +23,7 @@ from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
 from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
 from gradstep.theory.step.own_output import common_share, given_own_output
+from gradstep.theory.step.second_degree import with_second_degree
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.theory.together import Computation
 
@@ -149,8 +150,10 @@ class SteppedNetwork:
     Attributes
     ----------
     sizes : Sizes
+    alignment : float
+        Overlap of the network's gradient with the teacher's direction.
     gradient_step : StepStatistics
-        The step with its spike along the gradient.
+        The step with its spike along the mean change of the rows, which is that of the gradient to leading order.
     step : StepStatistics
         The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
     shrinkage : float
@@ -164,6 +167,7 @@ class SteppedNetwork:
     """
 
     sizes: Sizes[float]
+    alignment: float
     gradient_step: StepStatistics
     step: StepStatistics
     shrinkage: float
@@ -223,6 +227,9 @@ def stepped_networks(
     """
     sizes = sizes_of(problem)
     gradient_step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
+    alignment = gradient_step.whole_alignment
+    if rows == "network":
+        gradient_step = with_second_degree(problem, gradient_step, sizes.d, sizes.width)
     common = common_share(problem, gradient_step, sizes.width)
     found = []
     for weight, along_common in ((1 - common, False), (common, True)):
@@ -243,14 +250,16 @@ def stepped_networks(
                     problem, step.resolved, sizes, rows, bulk, refine,
                     fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum,
                 )  # fmt: skip
-                network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
+                network = SteppedNetwork(
+                    sizes, alignment, gradient_step, step, shrinkage, along_common, resolve, tables
+                )
                 found.append((weight * part, network))
         if in_plane > 0:
             # There a readout always has nodes of its own.
             tables = yield from _tables_in_plane(
                 problem, step.resolved, sizes, refine, fold=fold, any_loss=any_loss, regrouped=regrouped
             )
-            network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, True, tables)
+            network = SteppedNetwork(sizes, alignment, gradient_step, step, shrinkage, along_common, True, tables)
             found.append((weight * in_plane, network))
     return tuple(found)
 

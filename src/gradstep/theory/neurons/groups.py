@@ -262,9 +262,12 @@ def _groups_of_values(
     z, z_weight = hermite_rule(_PROJECTION_NODES)
     a = np.repeat(values[0], _PROJECTION_NODES)
     weight = (values[1][:, None] * z_weight).ravel()
-    variance = _projection_variance(step, d, rows, a, a**2)
+    bent = step.fluctuations.bend_variance
+    straight = _projection_variance(step, d, rows, a, a**2)
+    variance = straight + bent * a**2 / d
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
-    projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
+    projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2)
+    projection = projection + _bent(step, a, offset, variance, d)
     mean, deviation = step.mean_variance(a, a**2), np.zeros_like(a)
     projection_noise = np.zeros_like(a)
     norm = _NormKnown.nothing(a)
@@ -272,12 +275,12 @@ def _groups_of_values(
         law = step.fluctuations
         covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _beside(step, a, a**2, variance, d) + covariance * offset / (d * variance), floor)
+        mean = np.maximum(mean + _beside(step, a, a**2, straight, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
         norm_variance = _norm_variance(step, a, a**2, d)
         independent = np.maximum(norm_variance - covariance**2 / (d * variance), 0.0)
         deviation = np.sqrt(independent / d)
-        projection_noise = law.spike_variance * a**2
+        projection_noise = (law.spike_variance + bent) * a**2
         of_row = 1 - projection_noise / (d * variance)
         offset = offset * of_row
         if law.norms_tell:
@@ -381,14 +384,35 @@ def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array
     return np.zeros_like(a) if step.common is None else step.common.projection * step.common.of(a, a_square)
 
 
+def _bent(step: StepStatistics, a: Array, offset: Array, variance: Array, d: float) -> Array:
+    """Return a Gaussian deviation of the projection with what follows the square of the row's own component.
+
+    The variance stays what it is. Docs, "Correlated inputs", equation (C5c).
+    """
+    law = step.fluctuations
+    if law.bend == 0:
+        return offset
+    own = offset * law.projection_variance[0] / (d * variance)
+    square = law.projection_variance[0] ** 2 / (d**2 * variance)
+    bend = law.bend * a
+    left = np.maximum(1 - 2 * (bend * square) ** 2 / variance, 0.0)
+    return np.asarray(np.sqrt(left) * offset + bend * (own**2 - square))
+
+
 def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
     return np.asarray(np.polynomial.polynomial.polyval(a, coefficients))
 
 
 def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d: float) -> Array:
-    """Return what the own output adds to the norm, less what the spike has beyond a direction's share."""
+    """Return what else is in the norm, less what a row has along the spike beyond a direction's share.
+
+    The spike's own variance is in the projection, but not in the norm of the rest.
+    """
     one, two = step.own_norm
-    return (one + two * a) * a_square - (0.0 if step.correlated is None else variance - 1 / d)
+    added = (one + step.own_component_norm + two * a) * a_square
+    if step.correlated is None:
+        return added
+    return added - (variance - (1 + step.fluctuations.spike_variance * a_square) / d)
 
 
 def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:

@@ -193,7 +193,8 @@ class ClassMeanRow:
         """
         samples = self.samples
         if isinstance(samples, DampedSamples):
-            turn = None if random == 1 else Turn(samples.signal, np.full_like(samples.made, random))
+            noise = np.ones_like(samples.made) if samples.turn is None else samples.turn.noise
+            turn = samples.turn if random == 1 else Turn(samples.signal, random * noise)
             return replace(samples, turn=turn, output=0 * samples.made if along is None else along)
         if along is None:
             return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, random))
@@ -204,7 +205,8 @@ class ClassMeanRow:
     def _overlap(self, samples: CorrelatedSamples | DampedSamples, factor: float, along: Array) -> float:
         """Return the overlap of a spike with the gradient of the network."""
         known, made = self.samples.spectrum, self.samples.made
-        by_teacher = self.samples.linear**2 * float(known.teacher @ made**2)
+        signal = self.samples.signal if isinstance(self.samples, DampedSamples) else made * self.samples.signal
+        by_teacher = float(known.teacher @ signal**2)
         by_output = -math.sqrt(self.power) * self.slope * float(self.part @ (made * along))
         random = factor * self.samples.random_square
         return (by_teacher + random + by_output) / (samples.norm * self.samples.norm)

@@ -204,6 +204,11 @@ class CorrelatedSamples:
         return Turn(one, one) if self.turn is None else self.turn
 
     @property
+    def signal(self) -> Array:
+        """The component of g along bt in each class, over that of bt: ``mu_1*`` if it is the mean one."""
+        return np.full_like(self.spectrum.eigenvalue, self.linear) if self.turn is None else self.turn.signal
+
+    @property
     def signals(self) -> list[Array]:
         """Factors in each class of C times the `directions`: those of `turned`, of which f knows nothing."""
         signal = self.turned.signal
@@ -262,19 +267,28 @@ class CorrelatedSamples:
         signal, noise = self.linear * self.spectrum.teacher_moment(2), self.ratio * self.spectrum.moment(2)
         return relative_variance(self.law, 2 * signal * u * r + noise * r**2, self.norm**2)
 
+    def quadratic(self, values: Array) -> float:
+        """Return the form of the vector of `norm` with a function of C, given by its values."""
+        return float(self.spike @ self._among(values) @ self.spike)
+
     def among(self, power: int) -> Array:
         """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made.
 
         The last two are `turned`. With an own output ``f / |f|`` comes after bt, and C times it after ``C bt``.
         """
-        c, (signal, noise) = self.spectrum.eigenvalue, self.turned
-        one, two, three = (self.spectrum.teacher @ (signal**k * c ** (power + k)) for k in (0, 1, 2))
-        last = self.ratio * self.law.square * float(self.spectrum.share @ (noise**2 * c ** (power + 2)))
+        return self._among(self.spectrum.eigenvalue**power)
+
+    def _among(self, values: Array) -> Array:
+        known, (signal, noise) = self.spectrum, self.turned
+        c = known.eigenvalue
+        one, two, three = (known.teacher @ (values * (signal * c) ** k) for k in (0, 1, 2))
+        last = self.ratio * self.law.square * float(known.share @ (values * (noise * c) ** 2))
         if self.own is None:
             return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, last]])
-        found, moment = np.zeros((5, 5)), self.spectrum.moment
+        found = np.zeros((5, 5))
+        first, second, third = (known.share @ (values * c**power) for power in (1, 2, 3))
         found[:4:2, :4:2] = [[one, two], [two, three]]
-        found[1:4:2, 1:4:2] = [[moment(power + 1), moment(power + 2)], [moment(power + 2), moment(power + 3)]]
+        found[1:4:2, 1:4:2] = [[first, second], [second, third]]
         found[-1, -1] = last
         return found
 

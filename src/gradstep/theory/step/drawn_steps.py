@@ -34,6 +34,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow, given_own_output
+from gradstep.theory.step.row_fluctuations import RowFluctuations
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
@@ -335,7 +336,7 @@ def _turned_steps(
     """Yield the pairs of `drawn_steps` for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
-    values, one = _averaged(law), np.ones_like(known.eigenvalue)
+    values, one, of_mean = _averaged(law), np.ones_like(known.eigenvalue), samples.turned.noise
     own = None if output is None else output.row.plain.own
     if own is not None:
         values = np.concatenate([values, [law.residual * own.mean - own.linear]])
@@ -351,36 +352,36 @@ def _turned_steps(
     def noise(square: float, change: Array) -> Array:
         """Return the factor of the noise for a factor of E r^2 and a relative change of the squared part along f."""
         whole = square * one if beside is None else square + beside * change
-        return np.asarray(np.sqrt(np.maximum(whole, _LEAST)))
+        return np.asarray(of_mean * np.sqrt(np.maximum(whole, _LEAST)))
 
     def moved(change: Array) -> StepStatistics:
         by_linear, by_square, by_mean, *by_own = change.tolist()
         square = max(1 + by_square / law.square, _LEAST)
         along = one if output is None else output.by_own(*by_own or (0.0,))
         # The law of the draw has its own E r^2.
-        turn = Turn(samples.linear + by_linear * one, noise(1.0, along / square))
-        return _scaled(_along(_with_law(problem, step, change[:3]), turn), square, by_mean).resolved
+        turn = Turn(samples.signal + by_linear, noise(1.0, along / square))
+        return _scaled(_with_law(problem, step, change[:3]).along(turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
         yield moved(axis), moved(-axis)
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
-        turns = (Turn(samples.linear + sign * scale * part, one) for sign in (1, -1))
-        up, down = (_along(step, turn) for turn in turns)
+        turns = (Turn(samples.signal + sign * scale * part, of_mean) for sign in (1, -1))
+        up, down = (step.along(turn) for turn in turns)
         yield up.resolved, down.resolved
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
-        turns = (Turn(samples.linear * one, np.sqrt(square)) for square in squares)
-        up, down = (_along(step, turn) for turn in turns)
+        turns = (Turn(samples.signal, of_mean * np.sqrt(square)) for square in squares)
+        up, down = (step.along(turn) for turn in turns)
         yield up.resolved, down.resolved
 
     def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
         square = max(1 + sign * shift.residual / law.square, _LEAST)
         by_signal = np.divide(shift.signal, known.eigenvalue, out=0 * one, where=known.eigenvalue > 0)
-        turn = Turn(samples.linear + sign * by_signal, noise(square, sign * shift.square))
-        return _scaled(_along(step, turn), square, 0.0).resolved
+        turn = Turn(samples.signal + sign * by_signal, noise(square, sign * shift.square))
+        return _scaled(step.along(turn), square, 0.0).resolved
 
     for shift in () if output is None else output.shifts():
         yield of_output(shift, 1.0), of_output(shift, -1.0)
@@ -424,7 +425,7 @@ def _damped_turned_steps(
         # The other law makes a noise of another length out of the same function.
         before, after = (replace(each, turn=turn).noise(one) for each in (samples, drawn.correlated))
         turn = Turn(signal, math.sqrt(before / max(after, NOTHING)) * turn.noise)
-        return _scaled(_along(drawn, turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
+        return _scaled(drawn.along(turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
     yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
     if output is None:
@@ -435,7 +436,7 @@ def _damped_turned_steps(
         factor = np.maximum(1 + sign * shift.residual * slope, math.sqrt(_LEAST))
         turn = Turn(samples.signal + sign * shift.signal, of_mean * factor)
         along = samples.along_output * np.sqrt(np.maximum(1 + sign * shift.square, _LEAST))
-        moved = _along(replace(step, correlated=replace(samples, output=along)), turn)
+        moved = replace(step, correlated=replace(samples, output=along)).along(turn)
         return _scaled(moved, max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
 
     yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
@@ -445,18 +446,25 @@ def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStat
     """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
     samples = step.correlated or step.samples
     assert samples is not None
-    law, e = law_of_draw(samples.law, change), problem.step_size / math.sqrt(problem.real_sizes().width)
+    law = law_of_draw(samples.law, change)
     linear = law.mean(law.residual * law.projection)
-    if isinstance(samples, DampedSamples):
-        plain = replace(samples.plain, law=law, linear=linear, own=_output_of_draw(samples.own, law))
-        damped = replace(samples, plain=plain)
-        return replace(step, correlated=damped, fluctuations=rows_after_a_step(problem, damped, e))
     if isinstance(samples, StepSamples):
-        drawn: StepSamples | CorrelatedSamples = replace(samples, law=law, linear=linear)
-    else:
-        drawn = replace(samples, law=law, linear=linear, own=_output_of_draw(samples.own, law))
-    found = replace(step, fluctuations=rows_after_a_step(problem, drawn, e))
-    return replace(found, samples=drawn) if isinstance(drawn, StepSamples) else replace(found, correlated=drawn)
+        drawn = replace(samples, law=law, linear=linear)
+        return replace(step, samples=drawn, fluctuations=_rows(problem, step, drawn))
+    plain = samples.plain if isinstance(samples, DampedSamples) else samples
+    # The turn of the mean step is that of its law. The draw gets its own.
+    turn = None if samples.own is None else samples.turn
+    plain = replace(plain, law=law, linear=linear, turn=None, own=_output_of_draw(samples.own, law))
+    correlated = replace(samples, plain=plain, turn=turn) if isinstance(samples, DampedSamples) else plain
+    return replace(step, correlated=correlated, fluctuations=_rows(problem, step, correlated))
+
+
+def _rows(
+    problem: Problem, step: StepStatistics, samples: StepSamples | CorrelatedSamples | DampedSamples
+) -> RowFluctuations:
+    """Return the fluctuations of rows with other samples, of which the second degree of the step knows nothing."""
+    found = rows_after_a_step(problem, samples, problem.step_size / math.sqrt(problem.real_sizes().width))
+    return replace(found, bend=step.fluctuations.bend, bend_variance=step.fluctuations.bend_variance)
 
 
 def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:
@@ -469,22 +477,6 @@ def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:
     mean = own.mean - law.mean(own.mean * law.projection) * law.projection
     mean *= math.sqrt((1 - own.variance) / max(law.mean(mean**2), NOTHING))
     return own._replace(mean=mean, linear=law.mean(law.residual * mean))
-
-
-def _along(step: StepStatistics, turn: Turn) -> StepStatistics:
-    """Return the step along the direction of a draw."""
-    assert step.correlated is not None
-    drawn = replace(step.correlated, turn=turn)
-    _, one, two = step.fluctuations.projection_variance
-    along = drawn.form_along(drawn.alignment)
-    return replace(
-        step,
-        alignment=drawn.alignment,
-        gradient_norm=drawn.norm,
-        spike=step.gain * drawn.norm - step.initial_overlap,
-        fluctuations=replace(step.fluctuations, projection_variance=(along, one, two)),
-        correlated=drawn,
-    )
 
 
 def _polynomials(values: Array, weight: Array) -> Array:

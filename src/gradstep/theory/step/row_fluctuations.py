@@ -74,6 +74,10 @@ class RowFluctuations:
     norm_vector : tuple
         Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
         `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
+    bend, bend_variance : float
+        Of the part of ``p`` of second degree that does not follow the length of the initial row, for a neuron of
+        readout one: its slope with the square of the row's own component along ``v``, and its variance
+        (`gradstep.theory.step.second_degree`).
     """
 
     projection_variance: tuple[float, float, float]
@@ -84,6 +88,8 @@ class RowFluctuations:
     sample_gain: float
     spike_covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
     norm_vector: tuple[tuple[float, ...], ...] = ()
+    bend: float = 0.0
+    bend_variance: float = 0.0
 
     @property
     def slope_square(self) -> tuple[float, ...]:
@@ -110,6 +116,8 @@ class RowFluctuations:
             covariance=(cosine * one, cosine * two, cosine * three),
             norm_variance=tuple((np.array(self.norm_variance) + off).tolist()),
             spike_covariance=tuple((cosine * np.array(self.spike_covariance)).tolist()),
+            bend=cosine * self.bend,
+            bend_variance=cosine**2 * self.bend_variance,
         )
 
 

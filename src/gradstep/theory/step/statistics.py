@@ -27,7 +27,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum, Turn
 from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
@@ -135,6 +135,9 @@ class StepStatistics:
         Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then
         about whitened inputs, and a step that multiplies the rest of an initial row by ``1 + a q`` elsewhere multiplies
         it by ``1 + a q C``.
+    own_component_norm : float
+        What the part of a row of second degree adds to its squared norm: the coefficient of ``a^2``
+        (`gradstep.theory.step.second_degree`).
     """
 
     alignment: float
@@ -156,6 +159,7 @@ class StepStatistics:
     samples: StepSamples | None = None
     common: CommonRow | None = None
     correlated: CorrelatedSamples | DampedSamples | None = None
+    own_component_norm: float = 0.0
 
     @property
     def resolved(self) -> StepStatistics:
@@ -181,6 +185,21 @@ class StepStatistics:
             initial_overlap=cosine * self.initial_overlap,
             fluctuations=fluctuations,
             influence=1.0,
+        )
+
+    def along(self, turn: Turn) -> StepStatistics:
+        """Return the step on correlated inputs with its spike along another direction."""
+        assert self.correlated is not None
+        samples = replace(self.correlated, turn=turn)
+        _, one, two = self.fluctuations.projection_variance
+        along = samples.form_along(samples.alignment)
+        return replace(
+            self,
+            alignment=samples.alignment,
+            gradient_norm=samples.norm,
+            spike=self.gain * samples.norm - self.initial_overlap,
+            fluctuations=replace(self.fluctuations, projection_variance=(along, one, two)),
+            correlated=samples,
         )
 
     @property

@@ -1,0 +1,196 @@
+"""What the second degree of a step does on correlated inputs: it moves all rows together, and stretches each of them.
+
+A step moves a row by a function of the initial row ``om_0``. Its part of second degree is, for readout ``a``,
+
+    (a e s_3 / 2) (1/n) sum_mu r_mu (<om_0, z_mu>^2 - 1) P z_mu,      s_3 = E[(z^2 - 1) sigma'],
+
+with ``P = C`` for a plain step. Its mean over ``om_0 ~ N(0, C / d)`` is a part of the spike. The rest of it stretches a
+row in proportion to the row's own component along the teacher. Both are as large as the square of that component,
+``bt.C.bt / d``, which is ``1/d`` in isotropic inputs and may be ``1/20`` on the leading directions of others. This
+project. Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gradstep.problem import Problem
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
+from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.row_fluctuations import derivative_moments
+from gradstep.theory.step.statistics import StepStatistics
+
+__all__ = ["with_second_degree"]
+
+
+#: Largest moment of an activation's derivative that is rounding.
+_ROUNDING = 1e-12
+
+
+def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
+    """Return a step with what its second degree adds to the spike, to the norm, and to the law of the projection.
+
+    Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the activation, the size of the step, and whether initial rows are on a sphere.
+    step : StepStatistics
+        With its spike along the gradient.
+    d, width : float
+        The sizes.
+
+    Returns
+    -------
+    StepStatistics
+        With its spike along the mean change of the rows. It is the given one without a step, in plain steps on
+        isotropic inputs, and for an activation with ``s_3 = 0``, such as a ReLU.
+    """
+    samples, sphere = step.correlated, problem.initial_weights == "sphere"
+    second = derivative_moments(problem.activation).second
+    size = problem.eta.size(width) / math.sqrt(width) * (second if abs(second) > _ROUNDING else 0.0)
+    if samples is None or size == 0 or samples.law.square == 0:
+        return step
+    form, alike = _Form.of(samples), _Form.of_isotropic(samples)
+    known, made = samples.spectrum, samples.made
+    turned = step.along(_turn(samples, size / (2 * d), step.gain)) if step.gain else step
+    fluctuations = replace(
+        turned.fluctuations,
+        bend=size / 2 * (form.along - alike.along),
+        # Of all the variance of the form at least a half is left.
+        bend_variance=max(
+            size**2 / 2 * (form.variance(d, sphere=sphere) - alike.variance(d, sphere=sphere)),
+            -turned.fluctuations.spike_variance / 2,
+        ),
+    )
+    # What the stretch has along the spike is no part of the norm.
+    off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
+    in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)
+    norm = (size * samples.linear) ** 2 * (form.component * off_spike - in_isotropic) / d
+    return replace(turned, own_component_norm=norm, fluctuations=fluctuations)
+
+
+def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float) -> Turn:
+    """Return the mean change of the rows over that of the gradient, in each class: equation (C5a).
+
+    It is a first order in ``first / gain``, and is cut where it would be no small part of the spike.
+    """
+    known, law = samples.spectrum, samples.law
+    c, beyond = known.eigenvalue, known.teacher_moment(1) - 1
+    # Scaled so that a tiny gain leaves numbers.
+    most = 2 * abs(first) * (c.max() - 1)
+    scale = max(abs(gain), most)
+    factor = first / scale * (gain / scale) / ((gain / scale) ** 2 + (most / scale) ** 2)
+    third = law.mean(law.residual * (law.projection**3 - 3 * law.projection))
+    fourth = law.mean(law.residual**2 * (law.projection**2 - 1)) / law.square
+    signal = samples.linear + factor * (2 * samples.linear * (c - 1) + third * beyond)
+    noise = factor * (2 * (c - 1) + fourth * beyond)
+    if isinstance(samples, DampedSamples):
+        # A plain step has all of it, and a direction that the samples determine has none.
+        return Turn(samples.made * signal, np.maximum(1 + (1 - samples.kept) * noise, 0.0))
+    return Turn(signal, np.maximum(1 + noise, 0.0))
+
+
+class _Form(NamedTuple):
+    """The quadratic form W in ``om_0`` that the projection on v has, over ``a e s_3 / 2``: ``|theta|`` and X.
+
+    Docs, "Correlated inputs", equation (C5c).
+
+    ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
+
+    Attributes
+    ----------
+    component : float
+        ``bt.C.bt``.
+    along : float
+        ``v.C W C.v / (v.C.v)^2``.
+    norm : float
+        ``|theta|``.
+    trace, with_c, square : float
+        ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
+    """
+
+    component: float
+    along: float
+    norm: float
+    trace: float
+    with_c: float
+    square: float
+
+    @classmethod
+    def of(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
+        """Return the form of a step."""
+        known, law, made, norm = samples.spectrum, samples.law, samples.made, samples.norm
+        c = known.eigenvalue
+        signal = samples.signal if isinstance(samples, DampedSamples) else made * samples.signal
+        common = known.teacher * signal / norm
+        return cls.from_products(
+            samples.linear,
+            law.mean(law.residual * (law.projection**3 - 3 * law.projection)),
+            norm,
+            with_teacher=(float(common @ made), float(common @ c), *(float(common @ (made * c**k)) for k in (1, 2))),
+            along_spike=tuple(samples.quadratic(x) / norm**2 for x in (c, c**2, made * c, made**2 * c)),
+            teacher=(known.teacher_moment(1), known.teacher_moment(2)),
+        )
+
+    @classmethod
+    def of_isotropic(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
+        """Return the form of isotropic inputs with the same spike, which leave it out."""
+        law, p, cosine = samples.law, float(samples.spectrum.share @ samples.made), samples.alignment
+        third = law.mean(law.residual * (law.projection**3 - 3 * law.projection))
+        return cls.from_products(
+            samples.linear, third, samples.norm,
+            with_teacher=(p * cosine, cosine, p * cosine, p * cosine),
+            along_spike=(1.0, 1.0, p, p**2),
+            teacher=(1.0, 1.0),
+        )  # fmt: skip
+
+    @classmethod
+    def from_products(
+        cls,
+        linear: float,
+        third: float,
+        norm: float,
+        with_teacher: tuple[float, ...],
+        along_spike: tuple[float, ...],
+        teacher: tuple[float, float],
+    ) -> _Form:
+        """Return the form from products of its vectors.
+
+        Parameters
+        ----------
+        linear, third : float
+            ``mu_1*`` and ``E[r (u^3 - 3 u)]``.
+        norm : float
+            ``|theta|``.
+        with_teacher : tuple of float
+            ``bt.P.v``, ``bt.C.v``, ``bt.P C.v`` and ``bt.P C^2.v``.
+        along_spike : tuple of float
+            ``v.C.v``, ``v.C^2.v``, ``v.P C.v`` and ``v.P^2 C.v``.
+        teacher : tuple of float
+            ``bt.C.bt`` and ``bt.C^2.bt``.
+        """
+        (b_p_v, b_c_v, b_pc_v, b_pc2_v), (v_c_v, v_c2_v, v_pc_v, v_p2c_v) = with_teacher, along_spike
+        component, squared = teacher
+        across = third * b_p_v
+        along = norm * v_c2_v + 2 * linear * v_pc_v * b_c_v + across * b_c_v**2
+        square = 2 * linear**2 * (b_pc_v**2 + v_p2c_v * component)
+        square += 4 * linear * across * b_pc_v * component + (across * component) ** 2
+        return cls(
+            component=component,
+            along=along / v_c_v**2,
+            norm=norm,
+            trace=2 * linear * b_pc_v + across * component,
+            with_c=2 * linear * b_pc2_v + across * squared,
+            square=square,
+        )
+
+    def variance(self, d: float, *, sphere: bool) -> float:
+        """Return d times the variance of the form, without that of ``|theta|``."""
+        found = 2 * self.norm * (self.with_c - sphere * self.trace) + self.square - sphere * self.trace**2 / d
+        return found / d

@@ -1,0 +1,226 @@
+"""What rows of second degree add on correlated inputs: explicit matrices, rows of real steps, limits."""
+
+import math
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.problem import link_of
+from gradstep.theory.neurons.groups import neuron_groups
+from gradstep.theory.step.correlated_output import ClassMeanRow
+from gradstep.theory.step.row_fluctuations import derivative_moments
+from gradstep.theory.step.second_degree import _Form, with_second_degree
+from gradstep.theory.step.statistics import step_statistics
+
+LEVELS = gs.Inputs([12.0, 1.5, 0.25], [0.05, 0.2, 0.75], [0.6, 0.2, 0.2])
+
+
+def problem(**changes):
+    sizes = {"d": 200, "width": 300, "n_step": 600, "n": 400, "ridge": 2.0}
+    known = {"activation": "tanh", "teacher": "x+0.3*(x**3-3*x)", "eta": gs.Step(1.0, 0.5), "readout": "constant"}
+    return gs.Problem(**{**sizes, **known, "inputs": LEVELS, **changes})
+
+
+def steps(case):
+    """Return the step without its second degree and with it, and ``eta / sqrt(N)``."""
+    d, width, n_step, *_ = case.real_sizes()
+    step = step_statistics(case, d, width, n_step)
+    return step, with_second_degree(case, step, d, width), case.eta.size(width) / math.sqrt(width)
+
+
+def directions(d, inputs=LEVELS, seed=0):
+    """Eigenvalues of C, the class of each direction, and a teacher with the given part in each class."""
+    share, parts = np.array(inputs.share), np.array(inputs.teacher)
+    place = np.repeat(np.arange(len(share)), np.round(share * d).astype(int))
+    drawn = np.random.default_rng(seed).standard_normal(d)
+    length = np.sqrt(np.bincount(place, drawn**2))
+    return np.array(inputs.eigenvalues)[place], place, drawn / length[place] * np.sqrt(parts)[place]
+
+
+@pytest.mark.parametrize("sphere", [False, True])
+def test_the_form_has_the_variance_and_the_slope_of_its_matrix(sphere):
+    """With all samples the spike is along C b, and the matrix of the form is known entry by entry."""
+    case = problem(n_step=math.inf)
+    step, _, _ = steps(case)
+    samples, d = step.correlated, 200
+    c, _, b = directions(d)
+    v = c * b / np.linalg.norm(c * b)
+    law = samples.law
+    third = law.mean(law.residual * (law.projection**3 - 3 * law.projection))
+    length = samples.linear * np.linalg.norm(c * b)
+    rest = samples.linear * (np.outer(c * v, b) + np.outer(b, c * v)) + third * (b @ (c * v)) * np.outer(b, b)
+    with_c = (length * np.eye(d) + rest) * c
+    variance = np.trace(with_c @ with_c) - sphere * np.trace(with_c) ** 2 / d
+    of_length = length**2 * ((c**2).sum() - sphere * d)
+    form = _Form.of(samples)
+    assert form.variance(d, sphere=sphere) == pytest.approx((variance - of_length) / d, rel=1e-6)
+    assert form.along == pytest.approx(v @ (c * (with_c @ v)) / (v @ (c * v)) ** 2, rel=1e-6)
+
+
+def drawn(case, seed):
+    """Return a draw's classes, teacher, spike, and samples with their residuals and metric."""
+    random, (d, _, n_step, *_) = np.random.default_rng(seed), case.real_sizes()
+    c, place, b = directions(int(d), seed=seed)
+    z = random.standard_normal((int(n_step), int(d)))
+    r = np.asarray(link_of(case.teacher)(z @ b))
+    metric = np.diag(c)
+    if math.isfinite(case.damping):
+        metric = (1 + case.damping) * np.linalg.inv(z.T @ z / n_step + np.diag(case.damping / c))
+    v = metric @ (r @ z)
+    return random, c, place, b, v / np.linalg.norm(v), z, r, metric
+
+
+@pytest.mark.parametrize("damping", [math.inf, 1.0])
+def test_the_mean_row_is_that_of_real_steps(damping):
+    """Along the teacher, in each class of directions: equation (C5a)."""
+    case = problem(damping=damping, d=100, n_step=60_000)
+    step, found, e = steps(case)
+    samples, bend = step.correlated, e * derivative_moments(case.activation).second
+    expected = step.gain * (found.correlated.signal - samples.signal)
+    # The equation leaves out what isotropic inputs have.
+    third = samples.law.mean(samples.law.residual * (samples.law.projection**3 - 3 * samples.law.projection))
+    made = np.ones(3) if damping == math.inf else samples.made
+    expected = expected + bend / (2 * 100) * (2 * samples.linear + third) * made
+    measured = []
+    for seed in range(12):
+        _, c, place, b, _, z, r, metric = drawn(case, seed)
+        # The mean over initial rows is known for given samples.
+        change = bend / 2 * ((z**2 @ c / len(c) - 1) * r) @ z / len(z) @ metric
+        change = change / c if damping == math.inf else change
+        measured.append(np.bincount(place, change * b) / np.bincount(place, b**2))
+    error = np.std(measured, axis=0, ddof=1) / len(measured) ** 0.5
+    assert np.all(np.abs(np.mean(measured, axis=0) - expected) < 3.5 * error), (np.mean(measured, axis=0), expected)
+    assert abs(expected[0]) > 10 * error[0]
+
+
+@pytest.mark.parametrize("damping", [math.inf, 1.0])
+def test_the_norm_is_that_of_real_steps(damping):
+    """Off the spike, without what samples make, which is the bulk: equation (C5b)."""
+    case = problem(damping=damping, n_step=20_000)
+    step, found, e = steps(case)
+    samples, d = step.correlated, 200
+    bend = e * derivative_moments(case.activation).second
+    alike = (bend * samples.linear) ** 2 * float(samples.spectrum.share @ samples.made) ** 2 * (1 - 1 / d) / d
+    differences, expected = [], found.own_component_norm + alike
+    for seed in range(8):
+        random, c, _, b, v, z, r, metric = drawn(case, seed)
+        rows = random.standard_normal((600, d)) * np.sqrt(c / d)
+        change = bend / 2 * (((rows @ z.T) ** 2 - z**2 @ c / d) * r) @ z / len(z) @ metric
+        norm = (change**2).sum(axis=1) - (change @ v) ** 2
+        # The noise of the samples is a bulk: of degree two it has half of this mean square.
+        noise = bend**2 / 2 * np.mean(r**2) / len(z) * np.trace(metric @ (z.T @ z / len(z)) @ metric)
+        # The component along the teacher and the stretched row are not independent.
+        both = metric @ (c * b) / d
+        both = 2 * (bend * samples.linear) ** 2 * (both @ both - (both @ v) ** 2)
+        differences.append(norm.mean() - noise - both - expected)
+    error = np.std(differences, ddof=1) / len(differences) ** 0.5
+    assert abs(np.mean(differences)) < 3.5 * error
+    assert expected > 10 * error
+
+
+def test_groups_have_the_norm_and_the_spread_of_networks():
+    """The variance of the spike is in the projection alone, and not taken out of the norm of the rest."""
+    case = problem(teacher="sin(x)", n_step=300, d=300, eta=gs.Step(0.75, 0.5))
+    _, found, _ = steps(case)
+    groups = neuron_groups(found, case.readout, 300.0, odd=False)
+    mean = groups.weight @ groups.projection
+    theory = [mean, groups.weight @ (groups.projection - mean) ** 2, groups.weight @ groups.variance]
+    measured = []
+    for seed in range(24):
+        network = gs.Network(case, seed)
+        root = network.law.times_root
+        before, after = (np.asarray(root(rows)) for rows in (network.before, network.after))
+        # The gradient, to which the mean change of rows would have the noise of the rows.
+        samples, labels = network.step_data()
+        residual = labels - np.asarray(network.initial.features(samples)).sum(axis=1) / len(before)
+        v = root(residual @ samples)
+        v = v / np.linalg.norm(v)
+        along = after @ v
+        measured.append([along.mean(), along.var(), ((after - np.outer(along, v)) ** 2).sum(axis=1).mean()])
+    error = np.std(measured, axis=0, ddof=1) / len(measured) ** 0.5
+    assert np.all(np.abs(np.mean(measured, axis=0) - theory) < 3.5 * error), (np.mean(measured, axis=0), theory, error)
+
+
+@pytest.mark.parametrize("changes", [{"activation": "relu"}, {"eta": 0.0}])
+def test_without_a_second_degree_or_a_step_nothing_is_added(changes):
+    # A ReLU has E[(z^2 - 1) sigma'] = 0.
+    step, found, _ = steps(problem(**changes))
+    assert found is step
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1.0])
+def test_few_samples_turn_the_mean_row_as_they_turn_real_steps(ratio):
+    """The noise of the gradient has the second degree too: length and alignment of each draw, with it and without."""
+    case = problem(teacher="tanh(2*x)", n_step=round(200 * ratio))
+    step, found, e = steps(case)
+    bend = e * derivative_moments(case.activation).second
+    changes = []
+    for seed in range(400):
+        _, c, _, b, _, z, r, metric = drawn(case, seed)
+        # The mean over initial rows, without what isotropic inputs have.
+        beyond = z**2 @ (c - 1) / len(c)
+        weights = (r, r + bend / 2 / step.gain * beyond * r)
+        gradients = np.array([step.gain * weight @ z / len(z) @ metric for weight in weights])
+        lengths = np.linalg.norm(gradients, axis=1)
+        overlaps = gradients @ b / lengths
+        changes.append([lengths[1] / lengths[0] - 1, overlaps[1] - overlaps[0]])
+    error = np.std(changes, axis=0, ddof=1) / len(changes) ** 0.5
+    expected = np.array([found.spike / step.spike - 1, found.alignment - step.alignment])
+    # A first order: its square is left out, of the size of the change of the length.
+    left = abs(expected[0]) * np.abs(expected)
+    assert np.all(np.abs(np.mean(changes, axis=0) - expected) < 3.5 * error + left), (
+        np.mean(changes, axis=0),
+        expected,
+    )
+    assert abs(expected[0]) > 10 * error[0]
+
+
+@pytest.mark.parametrize("scale", ["1/N", "1/sqrt(N)"])
+@pytest.mark.parametrize("eta", [gs.Step(1.0, 0.5), 0.2])
+def test_a_large_damping_is_the_plain_step(eta, scale):
+    case = problem(output_scale=scale, eta=eta)
+    plain, damped = (steps(case.replace(damping=damping))[1] for damping in (math.inf, 1e9))
+    for name in ("spike", "alignment", "own_component_norm"):
+        assert getattr(damped, name) == pytest.approx(getattr(plain, name), rel=1e-6), name
+    for name in ("bend", "bend_variance"):
+        assert getattr(damped.fluctuations, name) == pytest.approx(getattr(plain.fluctuations, name), rel=1e-6), name
+    errors = [[p.test_error, p.train_error] for p in gs.predict_many([case, case.replace(damping=1e8)])]
+    assert errors[1] == pytest.approx(errors[0], rel=2e-6)
+
+
+@pytest.mark.parametrize("damping", [1.0, 1e8])
+@pytest.mark.parametrize("readout", ["constant", {-1.0: 0.5, 1.0: 0.5}, "gaussian"])
+def test_it_grows_from_nothing_where_eigenvalues_are_equal(readout, damping):
+    case = problem(readout=readout, damping=damping)
+    equal, almost = (gs.Inputs([1 + width, 1 - width]) for width in (0.0, 1e-9))
+    one, other = gs.predict_many([case.replace(inputs=None), case.replace(inputs=almost)])
+    assert [other.test_error, other.train_error] == pytest.approx([one.test_error, one.train_error], rel=1e-6)
+    one, other = (steps(problem(inputs=inputs, damping=damping))[1] for inputs in (equal, almost))
+    assert abs(other.fluctuations.bend - one.fluctuations.bend) < 1e-6
+    assert abs(one.own_component_norm) < 1e-10
+
+
+@pytest.mark.parametrize("damping", [math.inf, 1.0])
+def test_a_mean_derivative_of_nothing_makes_no_jump(damping):
+    """The first order over a small gain is cut, so that the spike vanishes with the gain, and nothing else does."""
+    cases = [problem(activation=f"(x**3-3*x)/6+{mean}*x", damping=damping) for mean in ("1e-13", "0")]
+    tiny, none = (steps(case)[1] for case in cases)
+    assert abs(tiny.spike) < 1e-11
+    assert none.spike == 0
+    assert none.own_component_norm > 0.05
+    assert tiny.own_component_norm == pytest.approx(none.own_component_norm, rel=1e-9)
+    for name in ("bend", "bend_variance"):
+        assert getattr(tiny.fluctuations, name) == pytest.approx(getattr(none.fluctuations, name), rel=1e-9), name
+    one, other = gs.predict_many(cases)
+    assert [other.test_error, other.train_error] == pytest.approx([one.test_error, one.train_error], rel=1e-6)
+
+
+def test_the_spike_given_an_own_output_has_overlaps_below_one():
+    case = problem(output_scale="1/sqrt(N)", eta=0.2)
+    _, found, _ = steps(case)
+    for along_common in (False, True):
+        row = ClassMeanRow.of(case, found, 300.0)
+        samples = row.resolved(found, along_common=along_common).correlated
+        overlap = row._overlap(samples, 1.0, row.along if along_common else 0 * row.left)
+        assert 0.5 < overlap < 1 + 1e-9

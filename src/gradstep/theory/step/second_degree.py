@@ -26,7 +26,6 @@ from gradstep.theory.step.statistics import StepStatistics
 
 __all__ = ["with_second_degree"]
 
-
 #: Largest moment of an activation's derivative that is rounding.
 _ROUNDING = 1e-12
 
@@ -58,7 +57,9 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
         return step
     form, alike = _Form.of(samples), _Form.of_isotropic(samples)
     known, made = samples.spectrum, samples.made
-    turned = step.along(_turn(samples, size / (2 * d), step.gain)) if step.gain else step
+    turned = step
+    if step.gain and np.ptp(known.eigenvalue):
+        turned = step.along(_turn(samples, size / (2 * d), step.gain))
     fluctuations = replace(
         turned.fluctuations,
         bend=size / 2 * (form.along - alike.along),

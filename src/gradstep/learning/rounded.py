@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array, Pool
@@ -40,7 +41,9 @@ def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -
     """
     xp, largest = array_namespace(values), _sizes(values, 0)
     scaled = xp.astype(values / largest, xp.float32)
-    found = (scaled.T @ matrix).T if transposed else matrix @ scaled  # the transpose of many rows is slow
+    # A product of small matrices in single precision may raise a flag for what the library reads beside them.
+    with np.errstate(invalid="ignore"):
+        found = (scaled.T @ matrix).T if transposed else matrix @ scaled  # the transpose of many rows is slow
     return xp.astype(found, xp.float64) * largest
 
 

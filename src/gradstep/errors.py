@@ -65,7 +65,7 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
             return ""
         from difflib import get_close_matches
 
-        # What stands between brackets explains; one piece is a description, and several are choices.
+        # Words in brackets are explanations. A text of one piece is a description, one of several pieces lists choices.
         pieces = re.split(r",|;|\bor\b|\band\b", re.sub(r"\([^)]* [^)]*\)", "", self.allowed))
         words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()] if len(pieces) > 1 else []
         words = [word for word in words if word.replace("-", "_").isidentifier()]  # an example such as 2*N^0.5 is none

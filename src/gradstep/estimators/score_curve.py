@@ -58,7 +58,7 @@ _NOTHING_FITTED = 1e6
 _HALF = 0.5
 #: Smallest penalty over the sum of all squares of features.
 _LEAST = 4e-12
-#: What is left by rounding of features that are the same in all rows, over their size, is below it.
+#: Features whose deviations from their mean are smaller than this, over their size, are the same in all rows.
 _ROUNDING = 1e-12
 
 

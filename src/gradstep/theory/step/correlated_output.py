@@ -205,8 +205,7 @@ class ClassMeanRow:
     def _overlap(self, samples: CorrelatedSamples | DampedSamples, factor: float, along: Array) -> float:
         """Return the overlap of a spike with the gradient of the network."""
         known, made = self.samples.spectrum, self.samples.made
-        signal = self.samples.signal if isinstance(self.samples, DampedSamples) else made * self.samples.signal
-        by_teacher = float(known.teacher @ signal**2)
+        by_teacher = float(known.teacher @ self.samples.taught**2)
         by_output = -math.sqrt(self.power) * self.slope * float(self.part @ (made * along))
         random = factor * self.samples.random_square
         return (by_teacher + random + by_output) / (samples.norm * self.samples.norm)

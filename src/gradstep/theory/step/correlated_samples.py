@@ -209,6 +209,11 @@ class CorrelatedSamples:
         return np.full_like(self.spectrum.eigenvalue, self.linear) if self.turn is None else self.turn.signal
 
     @property
+    def taught(self) -> Array:
+        """The component of ``C g`` along bt in each class, over that of bt."""
+        return self.made * self.signal
+
+    @property
     def signals(self) -> list[Array]:
         """Factors in each class of C times the `directions`: those of `turned`, of which f knows nothing."""
         signal = self.turned.signal

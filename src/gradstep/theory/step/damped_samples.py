@@ -330,6 +330,11 @@ class DampedSamples:
         return np.asarray(self.scale * self.linear * self.kept) if self.turn is None else self.turn.signal
 
     @property
+    def taught(self) -> Array:
+        """The same, under the name that samples of a plain step have for it."""
+        return self.signal
+
+    @property
     def along_output(self) -> Array:
         """The component of theta along ``f / |f|`` in each class, over that of it: zero without an own output."""
         if self.own is None:

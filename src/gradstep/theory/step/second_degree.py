@@ -1,4 +1,4 @@
-"""What the second degree of a step does on correlated inputs: it moves all rows together, and stretches each of them.
+"""The second degree of a step on correlated inputs, which moves all rows together and stretches each of them.
 
 A step moves a row by a function of the initial row ``om_0``. Its part of second degree is, for readout ``a``,
 
@@ -63,13 +63,13 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     fluctuations = replace(
         turned.fluctuations,
         bend=size / 2 * (form.along - alike.along),
-        # Of all the variance of the form at least a half is left.
+        # The sum with `spike_variance` must stay positive, also where isotropic inputs have more.
         bend_variance=max(
             size**2 / 2 * (form.variance(d, sphere=sphere) - alike.variance(d, sphere=sphere)),
             -turned.fluctuations.spike_variance / 2,
         ),
     )
-    # What the stretch has along the spike is no part of the norm.
+    # The norm is that of the part off the spike, so the stretch along the spike does not count.
     off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
     in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)
     norm = (size * samples.linear) ** 2 * (form.component * off_spike - in_isotropic) / d
@@ -87,14 +87,19 @@ def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float)
     most = 2 * abs(first) * (c.max() - 1)
     scale = max(abs(gain), most)
     factor = first / scale * (gain / scale) / ((gain / scale) ** 2 + (most / scale) ** 2)
-    third = law.mean(law.residual * (law.projection**3 - 3 * law.projection))
     fourth = law.mean(law.residual**2 * (law.projection**2 - 1)) / law.square
-    signal = samples.linear + factor * (2 * samples.linear * (c - 1) + third * beyond)
+    signal = samples.linear + factor * (2 * samples.linear * (c - 1) + _third(samples) * beyond)
     noise = factor * (2 * (c - 1) + fourth * beyond)
     if isinstance(samples, DampedSamples):
         # A plain step has all of it, and a direction that the samples determine has none.
         return Turn(samples.made * signal, np.maximum(1 + (1 - samples.kept) * noise, 0.0))
     return Turn(signal, np.maximum(1 + noise, 0.0))
+
+
+def _third(samples: CorrelatedSamples | DampedSamples) -> float:
+    """Return ``E[r (u^3 - 3 u)]``."""
+    law = samples.law
+    return law.mean(law.residual * (law.projection**3 - 3 * law.projection))
 
 
 class _Form(NamedTuple):
@@ -126,13 +131,12 @@ class _Form(NamedTuple):
     @classmethod
     def of(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
         """Return the form of a step."""
-        known, law, made, norm = samples.spectrum, samples.law, samples.made, samples.norm
+        known, made, norm = samples.spectrum, samples.made, samples.norm
         c = known.eigenvalue
-        signal = samples.signal if isinstance(samples, DampedSamples) else made * samples.signal
-        common = known.teacher * signal / norm
+        common = known.teacher * samples.taught / norm
         return cls.from_products(
             samples.linear,
-            law.mean(law.residual * (law.projection**3 - 3 * law.projection)),
+            _third(samples),
             norm,
             with_teacher=(float(common @ made), float(common @ c), *(float(common @ (made * c**k)) for k in (1, 2))),
             along_spike=tuple(samples.quadratic(x) / norm**2 for x in (c, c**2, made * c, made**2 * c)),
@@ -142,10 +146,9 @@ class _Form(NamedTuple):
     @classmethod
     def of_isotropic(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
         """Return the form of isotropic inputs with the same spike, which leave it out."""
-        law, p, cosine = samples.law, float(samples.spectrum.share @ samples.made), samples.alignment
-        third = law.mean(law.residual * (law.projection**3 - 3 * law.projection))
+        p, cosine = float(samples.spectrum.share @ samples.made), samples.alignment
         return cls.from_products(
-            samples.linear, third, samples.norm,
+            samples.linear, _third(samples), samples.norm,
             with_teacher=(p * cosine, cosine, p * cosine, p * cosine),
             along_spike=(1.0, 1.0, p, p**2),
             teacher=(1.0, 1.0),

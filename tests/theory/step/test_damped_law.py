@@ -10,6 +10,7 @@ import gradstep as gs
 from gradstep.errors import NotConverged
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.neurons.rational_rule import function_products
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
 from gradstep.theory.step.damped_law import DampedLaw
@@ -276,6 +277,18 @@ def test_the_theta_of_a_draw_that_is_longer_everywhere_has_the_same_direction(st
     z, frame = np.array([0.5 + 0.3j, 2 + 1j]), samples.frame(samples.alignment)
     found, expected = (DampedLaw(each, 0.4, stretch, stretch).between(z, frame) for each in (longer, samples))
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+@pytest.mark.parametrize("damping", [1.0, 1e2, 1e6, 1e8])
+def test_a_theta_without_small_directions_keeps_its_digits_there(damping):
+    # Directions of small eigenvalues have a large resolvent and next to nothing of theta. Products of functions of a
+    # symmetric matrix with each other make a positive matrix. Here its least eigenvalue is from 1e-6 to 7e-6.
+    inputs = gs.Inputs([4.0, 1e-3], [0.25, 0.75], [0.9, 0.1])
+    samples = turned(samples_of(damping, 0.5, "tanh(2*x)", inputs), np.array([1.02, 0.4]), np.array([0.99, 1.01]))
+    z = np.array([-8.6e-6 + 4.3e-6j, -9.6 + 4.8j])
+    law, frame = DampedLaw(samples, 0.7, 0.3, 0.4), samples.frame(samples.alignment)[:, :1]
+    products = function_products(z[None], *(of[None] for of in law.between(z, frame)))[0, ..., 0, 0]
+    scale = 1 / np.sqrt(np.diag(products))
+    assert np.linalg.eigvalsh(products * np.outer(scale, scale)).min() > 0
 
 
 @pytest.mark.parametrize("stretch", [0.0, 0.3])

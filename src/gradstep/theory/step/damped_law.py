@@ -113,8 +113,10 @@ class DampedPoints:
     ----------
     gain : ndarray, shape (points, rows, rows)
         ``Gamma``.
-    whole : ndarray, shape (points, classes, 1 + rows, 1 + rows)
-        The inverse with the first row.
+    apart : ndarray, shape (points, classes, 1 + rows, 1 + rows)
+        The inverse with the first row, where the row of y has what P adds to its mean p, and not P.
+    metric : ndarray, shape (classes,)
+        ``p``.
     inverse : ndarray, shape (2, points, nodes)
         Real and imaginary parts of ``1 / Delta``.
     parts : ndarray, shape (points, 3, rows, rows)
@@ -126,7 +128,8 @@ class DampedPoints:
     """
 
     gain: Complex
-    whole: Complex
+    apart: Complex
+    metric: Array
     inverse: Array
     parts: Complex
     sampled: Array
@@ -134,8 +137,13 @@ class DampedPoints:
 
     def part(self, chosen: slice) -> DampedPoints:
         """Return some of the points, which do not keep the memory of the others."""
-        gain, whole, parts = (each[chosen].copy() for each in (self.gain, self.whole, self.parts))
-        return replace(self, gain=gain, whole=whole, parts=parts, inverse=self.inverse[:, chosen].copy())
+        gain, apart, parts = (each[chosen].copy() for each in (self.gain, self.apart, self.parts))
+        return replace(self, gain=gain, apart=apart, parts=parts, inverse=self.inverse[:, chosen].copy())
+
+    @cached_property
+    def whole(self) -> Complex:
+        """The inverse with the first row, shape (points, classes, 1 + rows, 1 + rows)."""
+        return _with_mean_metric(self.apart, self.metric)
 
     @property
     def resolvent(self) -> Complex:
@@ -205,10 +213,18 @@ class DampedPoints:
     @cached_property
     def d_whole(self) -> Complex:
         """The derivative of the inverse with the first row."""
-        change: Complex = np.zeros((len(self.gain), *self.whole.shape[-2:]), dtype=complex)
-        change[:, 0, 0] = 1
-        change[:, 1:, 1:] = _between_parts(self.parts, self.d_gain, self.squares[:, None])[:, 0]
-        return np.asarray(self.whole @ change[:, None] @ self.whole)
+        return _with_mean_metric(self.d_apart, self.metric)
+
+    @cached_property
+    def d_apart(self) -> Complex:
+        """The derivative of `apart`."""
+        change: Complex = np.zeros((len(self.gain), 1, *self.apart.shape[-2:]), dtype=complex)
+        change[..., 0, 0] = 1
+        change[..., 1:, 1:] = _between_parts(self.parts, self.d_gain, self.squares[:, None])
+        change = np.repeat(change, len(self.metric), axis=1)
+        change[..., 0, :] += self.metric[:, None] * change[..., -2, :]
+        change[..., 0] += self.metric[:, None] * change[..., -2]
+        return np.asarray(self.apart @ change @ self.apart)
 
     @property
     def d_resolvent(self) -> Complex:
@@ -239,6 +255,24 @@ class _SampleSums(NamedTuple):
 
     among: Complex
     sides: Complex
+
+
+class _Vectors(NamedTuple):
+    """Vectors between which a law is known.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (vectors, directions, classes)
+        The component along each direction that residuals depend on, over that of the direction, with the mean of P.
+    inner : ndarray, shape (vectors, directions, classes)
+        What P is multiplied by in it: P has its mean and a rest.
+    sums : ndarray, shape (vectors,)
+        The part of each along P times the sum of samples in theta.
+    """
+
+    mean: Array
+    inner: Array
+    sums: Array
 
 
 class _Means(NamedTuple):
@@ -317,23 +351,34 @@ class DampedLaw(RowLaw[DampedPoints]):
         """Return `sample_parts` at given unknowns."""
         return sample_parts(gain, self._eta, self.root, self._added / self.samples.law.square)
 
-    def _whole(self, weight: Complex, z: Complex) -> Complex:
+    @cached_property
+    def _metric(self) -> Array:
+        """``p``, the mean of P in each class of directions."""
+        share = self.samples.damping * self._eta
+        return np.asarray(1 / (share / self.samples.ridge + share / self.samples.divisor))
+
+    def _apart(self, weight: Complex, z: Complex) -> Complex:
         """Return the inverse with the first row from ``Y``, shape (points, classes, 1 + rows, 1 + rows).
+
+        The row of y has what P adds to its mean p: the first row gets p times it, and itself loses p times the first
+        one of the inverse. A vector may have next to nothing along small eigenvalues of C because what it has without
+        P and with P add up to nothing. There the resolvent is large, so that digits would be lost.
 
         The row of ``-1 / c`` is taken out first and the others follow by their adjugate. The first row alone would be
         no divisor: if all readouts are almost equal, then ``(1 - rho^2) c - z`` is next to zero at small z.
         """
-        rho, known, size = self._ratio, self.samples, weight.shape[-1]
-        y, last = size - 1, size
-        first = (1 - rho**2) * known.spectrum.eigenvalue - z[:, None]
-        square, corner = weight[:, -2, -2, None], weight[:, -1, -1, None]
-        cross = weight[:, -2, -1, None] - known.damping * self._eta / known.divisor
-        to_y, one = np.zeros_like(first), np.ones_like(first)
+        rho, known, size, p = self._ratio, self.samples, weight.shape[-1], self._metric
+        y, last, share = size - 1, size, known.damping * self._eta
+        square, cross, corner = weight[:, -2, -2, None], weight[:, -2, -1, None], weight[:, -1, -1, None]
+        first = (1 - rho**2) * known.spectrum.eigenvalue - z[:, None] + p**2 * square
+        to_y, one = p * square, p * (cross + share / known.ridge)
+        cross = cross - share / known.divisor
         if self.root:
             own, own_y, own_last = (weight[:, 0, k, None] for k in range(3))
             own = own - 1 / known.divisor
-            by_first, by_y, by_last = rho / own, own_y / own, own_last / own
-            first, to_y, one = first - rho * by_first, -rho * by_y, 1 - rho * by_last
+            to_own = rho + p * own_y
+            by_first, by_y, by_last = to_own / own, own_y / own, own_last / own
+            first, to_y, one = first - to_own * by_first, to_y - to_own * by_y, one - to_own * by_last
             square, cross, corner = square - own_y * by_y, cross - own_y * by_last, corner - own_last * by_last
         whole = np.empty((*first.shape, size + 1, size + 1), dtype=complex)
         whole[..., 0, 0] = square * corner - cross**2
@@ -361,18 +406,17 @@ class DampedLaw(RowLaw[DampedPoints]):
             gain.shape
         )
         weights = self.samples.ratio * self.samples.spectrum.share
-        return DampedPoints(gain, self._whole(weight, z), inverse, parts, rule.weighted, weights)
+        return DampedPoints(gain, self._apart(weight, z), self._metric, inverse, parts, rule.weighted, weights)
 
     def _beginning(self, z: Complex) -> Complex:
         """Return the unknowns of a step that adds nothing, and of the last ones what is proportional to it."""
         eta, ratio, share, c = self._eta, self.samples.ratio, self.samples.spectrum.share, self.samples.divisor
         p, freedom = self.samples.ridge / self.samples.damping, self.samples.freedom
-        inverse = self.samples.kept * p / eta
         apart = 1 / (self.samples.spectrum.eigenvalue - z[:, None])
         size = self._rows
         gain = np.zeros((len(z), size, size), dtype=complex)
         y, last = size - 2, size - 1
-        gain[:, y, y] = ratio * (apart @ (share * inverse**2)) / (1 - freedom)
+        gain[:, y, y] = ratio * (apart @ (share * self._metric**2)) / (1 - freedom)
         gain[:, y, last] = gain[:, last, y] = (1 - p) / eta
         gain[:, last, last] = -self._added * freedom / (eta**2 * (1 - freedom))
         if self.root:
@@ -471,8 +515,15 @@ class DampedLaw(RowLaw[DampedPoints]):
             The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
             made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
         """
-        found, slope = self._with_slope(self.at(z))
-        return frame.T @ found @ frame, frame.T @ slope @ frame
+        points, vectors = self.at(z), self._vectors(frame)
+        among, sides, change = self._before_change(points, vectors)
+        d_among, d_sides, d_change = self._blocks(
+            vectors, points.d_apart, points.d_whole, self._d_by_samples(points), one=0.0
+        )
+        solved = np.linalg.solve(change, sides.mT).mT
+        twice = d_sides @ solved.mT
+        slope = d_among - twice - twice.mT + solved @ d_change @ solved.mT
+        return among - sides @ solved.mT, np.asarray(slope)
 
     def products(self, z: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the traces of the resolvent over d, and of C and ``q CBP`` times it, shape (points,) each.
@@ -531,8 +582,9 @@ class DampedLaw(RowLaw[DampedPoints]):
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
         z = self._far
-        found = self._between(self.at(z)) * z[:, None, None] ** 2
-        return np.asarray(frame.T @ -found.real.mean(axis=0) @ frame)
+        among, sides, change = self._before_change(self.at(z), self._vectors(frame))
+        found = (among - sides @ np.linalg.solve(change, sides.mT)) * z[:, None, None] ** 2
+        return np.asarray(-found.real.mean(axis=0))
 
     @cached_property
     def second_moment(self) -> float:
@@ -545,16 +597,6 @@ class DampedLaw(RowLaw[DampedPoints]):
         """Return ``P S P`` between the vectors of `between`, of rows that are not stretched."""
         covariance = frame.T @ self.samples.among(1) @ frame
         return np.asarray((self.average(frame) - covariance) / self.strength)
-
-    @property
-    def _sides(self) -> list[tuple[Array, Array, Array]]:
-        """The directions that residuals depend on: the part of each in the classes, and what theta has along it.
-
-        The last two are without P and with it.
-        """
-        directions, sources = self.samples.directions, self.samples.sources
-        along = [(sources.direct, sources.inner), self.samples.output_sources]
-        return [(known.part, *source) for known, source in zip(directions, along[: len(directions)], strict=True)]
 
     def _known(self, inner: Complex) -> Complex:
         """Return H between the directions that residuals depend on, as one matrix of blocks for each point."""
@@ -581,23 +623,6 @@ class DampedLaw(RowLaw[DampedPoints]):
         gathered = rule.gathered(np.stack(weights) * self.samples.law.weight)
         return np.asarray((gathered[:, None] * rule.powers).reshape(5 * len(weights), -1))
 
-    def _between(self, points: DampedPoints) -> Complex:
-        """Return the resolvent between bt and a unit vector orthogonal to it, of which theta is made."""
-        among, sides, change = self._before_change(points)
-        found, turn = among - sides @ np.linalg.solve(change, sides.mT), self._together
-        return np.asarray(turn.T @ found @ turn)
-
-    def _with_slope(self, points: DampedPoints) -> tuple[Complex, Complex]:
-        """Return the same and its derivative."""
-        among, sides, change = self._before_change(points)
-        slopes = points.d_resolvent, points.d_turned, points.d_inner, self._d_by_samples(points)
-        d_among, d_sides, d_change = self._blocks(*slopes, one=0.0)
-        solved = np.linalg.solve(change, sides.mT).mT
-        twice = d_sides @ solved.mT
-        slope = d_among - twice - twice.mT + solved @ d_change @ solved.mT
-        turn = self._together
-        return turn.T @ (among - sides @ solved.mT) @ turn, np.asarray(turn.T @ slope @ turn)
-
     def others(self, z: Complex, frame: Array) -> tuple[Array, Complex]:
         """Return the products of vectors with those that the samples make, plain and with the resolvent between.
 
@@ -618,45 +643,47 @@ class DampedLaw(RowLaw[DampedPoints]):
         resolved : ndarray, shape (points, vectors, 7)
         """
         far = self._far
-        plain = -(self._with_sums(self.at(far)) * far[:, None, None]).real.mean(axis=0)
-        return frame.T @ plain, np.asarray(frame.T @ self._with_sums(self.at(z)))
+        vectors = self._vectors(frame)
+        plain = -(self._with_sums(self.at(far), vectors) * far[:, None, None]).real.mean(axis=0)
+        return plain, self._with_sums(self.at(z), vectors)
 
-    def _with_sums(self, points: DampedPoints) -> Complex:
-        """Return the resolvent between the vectors of `between` and the sums of the samples of `others`."""
-        sums = self._sums_of_samples(points)
-        _, sides, change = self._before_change(points)
+    def _with_sums(self, points: DampedPoints, vectors: _Vectors) -> Complex:
+        """Return the resolvent between vectors and the sums of the samples of `others`."""
+        sums = self._sums_of_samples(points, vectors)
+        _, sides, change = self._before_change(points, vectors)
         found = sums.among - sides @ np.linalg.solve(change, sums.sides.mT)
         # The row that B leads to holds PBC times a vector, and the part rho of C times it.
         with_c, with_b, with_p = found[..., :2], found[..., 2:4], found[..., 4:]
         # Without a root nothing is along these.
         with_b = np.asarray((with_b - self._ratio * with_c) / (self.root or math.inf))
         ordered = [with_c[..., :1], with_b[..., :1], with_c[..., 1:], with_b[..., 1:], with_p]
-        return np.asarray(self._together.T @ np.concatenate(ordered, axis=-1))
+        return np.concatenate(ordered, axis=-1)
 
-    def _sums_of_samples(self, points: DampedPoints) -> _SampleSums:
-        """Return the resolvent of the sums of samples with the vectors of `between`, and with the change along bt.
+    def _sums_of_samples(self, points: DampedPoints, vectors: _Vectors) -> _SampleSums:
+        """Return the resolvent of the sums of samples with vectors, and with the change along bt.
 
         The columns are ``C g`` and ``C h`` in the first row, g and h in the row that B leads to, if there is one, and
         ``h_3``, h and g in the row of y.
         """
         known, sources, law = self.samples.spectrum, self.samples.sources, self.samples.law
-        teacher, c, rows, directions = known.teacher, known.eigenvalue, self._rows, self.samples.directions
-        gain, inner, resolvent, turned, y = points.gain, points.inner, points.resolvent, points.turned, rows - 2
+        c, rows, directions = known.eigenvalue, self._rows, self.samples.directions
+        gain, rest, resolvent, turned, y = points.gain, points.inner, points.resolvent, points.turned, rows - 2
+        left, left_first = _left_of_metric(points.apart, points.metric), points.apart[..., -2, 0]
         powers = np.array([1, 2, 1, 2, 3, 2, 1])
-        # The resolvent between each column and each of the last rows, in each class; and between it and the first row.
-        to_rows = np.stack([turned * c[:, None]] * 2 + [inner[..., 0]] * 2 + [inner[..., y]] * 3, axis=1)
+        # The resolvent between each column and each of the last rows, in each class; between it and the first row; and
+        # between it and the row of y without the mean of P.
+        to_rows = np.stack([turned * c[:, None]] * 2 + [rest[..., 0]] * 2 + [rest[..., y]] * 3, axis=1)
         to_first = np.stack([resolvent * c] * 2 + [turned[..., 0]] * 2 + [turned[..., y]] * 3, axis=1)
+        to_left = np.stack([left_first * c] * 2 + [left[..., 0]] * 2 + [left[..., y]] * 3, axis=1)
         to_samples = np.einsum("c,zkcr->zkr", points.weights, to_rows)
         along = [
             np.array([law.mean(law.residual**power * direction.projection) for power in powers])
             for direction in directions
         ]
-        among: Complex = np.zeros((len(inner), len(directions) + 1, len(powers)), dtype=complex)
-        among[:, 0] = along[0] * (to_first @ teacher)
-        if len(directions) > 1:
-            among[:, 2] = along[1] * (to_first @ directions[1].part)
-        for each, (part, direct, source) in zip(along, self._sides, strict=True):
-            among[:, 1] += each * (to_rows[..., y] @ (part * source) + to_first @ (part * direct))
+        among: Complex = np.zeros((len(rest), len(vectors.sums), len(powers)), dtype=complex)
+        for k, (each, direction) in enumerate(zip(along, directions, strict=True)):
+            mean, inner = direction.part * vectors.mean[:, k], direction.part * vectors.inner[:, k]
+            among += each * (to_first @ mean.T + to_left @ inner.T).mT
         # Of sums of the same samples: equation (C18b).
         by_weight, *by_projection = self._sum_means(points)
         eta, q, square = self._eta, self.root, gain[:, y, y, None]
@@ -667,13 +694,13 @@ class DampedLaw(RowLaw[DampedPoints]):
             together = together + q * first * by_weight.next[:, powers - 1]
         if self.samples.turn is not None:
             more = np.einsum("c,zkc->zk", points.weights * (sources.noise - 1), to_rows[..., y])
-            beside, _ = self._more(inner)
+            beside, _ = self._more(rest)
             means = np.array([law.mean(sources.weight * law.residual**power) for power in powers])
             inside = by_weight.parts[:, powers - 1]
             together = together + means * more - ((beside[:, None, None] @ inside)[..., 0, :] * to_samples).sum(axis=-1)
-        among[:, 1] += together
+        among += vectors.sums[:, None] * together[:, None]
         count = len(directions)
-        sides: Complex = np.empty((len(inner), len(powers), 2 * count * rows), dtype=complex)
+        sides: Complex = np.empty((len(rest), len(powers), 2 * count * rows), dtype=complex)
         for k, (direction, by_known) in enumerate(zip(directions, by_projection, strict=True)):
             first, last = k * rows, (count + k) * rows
             seen = along[k][:, None] * np.einsum("c,zkcr->zkr", direction.part, to_rows)
@@ -706,45 +733,48 @@ class DampedLaw(RowLaw[DampedPoints]):
         count = len(self.samples.directions)
         return np.concatenate([np.tile(unit[:rows], count), np.tile(unit[rows:], count)])
 
-    @property
-    def _together(self) -> Array:
-        """The matrix that gives the second of the two vectors its part along the first."""
-        together = np.eye(len(self.samples.directions) + 1)
-        together[0, 1] = self.samples.sources.directly
-        return together
+    def _vectors(self, frame: Array) -> _Vectors:
+        """Return the vectors of `between`."""
+        sources, count = self.samples.sources, len(self.samples.directions)
+        direct, inner = np.zeros((2, count, len(self._metric)))
+        direct[0], inner[0] = sources.directly + sources.direct, sources.inner
+        if count > 1:
+            direct[1], inner[1] = self.samples.output_sources
+        # The second vector is the one that is made of samples, too.
+        own, sums = np.delete(frame, 1, axis=0), frame[1]
+        inner = sums[:, None, None] * inner
+        return _Vectors(own.T[..., None] + sums[:, None, None] * direct + self._metric * inner, inner, sums)
 
-    def _before_change(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
+    def _before_change(self, points: DampedPoints, vectors: _Vectors) -> tuple[Complex, Complex, Complex]:
         """Return the blocks of a solution."""
-        return self._blocks(points.resolvent, points.turned, points.inner, self._by_samples(points))
+        return self._blocks(vectors, points.apart, points.whole, self._by_samples(points))
 
     def _blocks(
-        self, resolvent: Complex, turned: Complex, inner: Complex, sampled: tuple[Complex, ...], one: float = 1.0
+        self, vectors: _Vectors, apart: Complex, whole: Complex, sampled: tuple[Complex, ...], one: float = 1.0
     ) -> tuple[Complex, Complex, Complex]:
-        """Return the resolvent between the vectors before the change along bt, what is beside it, and its inverse.
+        """Return the resolvent between vectors before the change along bt, what is beside it, and its inverse.
 
         The change is between bt in each row, and the sums of the samples that are seen along it. With an own output of
         order one it is along f, too.
         """
         own, crossed, beside = sampled
-        rows, whole = self._rows, own
-        y, size = rows - 2, rows * len(self._sides)
-        # Of the vectors the first is bt, the last f if there is one, and the second one is made of both and of samples.
-        vectors = len(self._sides) + 1
-        sides: Complex = np.zeros((len(inner), vectors, 2 * size), dtype=complex)
-        among: Complex = np.zeros((len(inner), vectors, vectors), dtype=complex)
-        for k, (part, direct, source) in enumerate(self._sides):
-            whole = inner[..., y, y] @ (part * source**2) + resolvent @ (part * direct**2) + whole
-            whole = whole + 2 * (turned[..., y] @ (part * source * direct))
-            place, place_of_rows = 2 * k, slice(k * rows, (k + 1) * rows)
-            sides[:, 1, place_of_rows] = inner[..., y].mT @ (part * source) + turned.mT @ (part * direct)
-            sides[:, place, place_of_rows] = turned.mT @ part
-            among[:, place, place] = resolvent @ part
-            across = turned[..., y] @ (part * source) + resolvent @ (part * direct)
-            among[:, place, 1] = among[:, 1, place] = across
-        among[:, 1, 1] = whole
-        sides[:, 1, size:] = crossed
-        change: Complex = np.zeros((len(inner), 2 * size, 2 * size), dtype=complex)
-        change[:, :size, :size], change[:, size:, size:] = self._known(inner), beside
+        parts = np.stack([direction.part for direction in self.samples.directions])
+        size = self._rows * len(parts)
+        mean, inner = parts * vectors.mean, parts * vectors.inner
+        squares, products, rests = (
+            np.einsum("akc,bkc->cab", one, other)
+            for one, other in ((mean, vectors.mean), (mean, vectors.inner), (inner, vectors.inner))
+        )
+        among = np.tensordot(apart[..., 0, 0], squares, 1) + np.tensordot(apart[..., -2, -2], rests, 1)
+        among += np.tensordot(apart[..., 0, -2], products + products.mT, 1)
+        among += own[:, None, None] * np.outer(vectors.sums, vectors.sums)
+        left = _left_of_metric(apart, self._metric)
+        seen = np.einsum("akc,zcr->zakr", mean, whole[..., 0, 1:]) + np.einsum("akc,zcr->zakr", inner, left)
+        sides: Complex = np.empty((*among.shape[:2], 2 * size), dtype=complex)
+        sides[..., :size] = seen.reshape(*among.shape[:2], size)
+        sides[..., size:] = vectors.sums[:, None] * crossed[:, None]
+        change: Complex = np.zeros((len(among), 2 * size, 2 * size), dtype=complex)
+        change[:, :size, :size], change[:, size:, size:] = self._known(whole[..., 1:, 1:]), beside
         change[:, :size, size:] = change[:, size:, :size] = one * np.eye(size)
         sides *= self._unit
         change *= np.outer(self._unit, self._unit)
@@ -882,6 +912,21 @@ def _mean(inner: Complex, weights: Array) -> Complex:
     """Return sums over the classes, shape (points, rows, rows)."""
     count, classes, rows, _ = inner.shape
     return np.asarray((weights @ inner.reshape(count, classes, -1)).reshape(count, rows, rows))
+
+
+def _left_of_metric(apart: Complex, metric: Array) -> Complex:
+    """Return the inverse between what P adds to its mean and each of the last rows, shape (points, classes, rows)."""
+    left = apart[..., -2, 1:].copy()
+    left[..., -2] += metric * apart[..., -2, 0]
+    return np.asarray(left)
+
+
+def _with_mean_metric(apart: Complex, metric: Array) -> Complex:
+    """Return the inverse with P in the row of y, from that with what P adds to its mean."""
+    whole = apart.copy()
+    whole[..., -2, :] += metric[:, None] * whole[..., 0, :]
+    whole[..., -2] += metric[:, None] * whole[..., 0]
+    return whole
 
 
 def square_of_parts(parts: Array) -> Array:

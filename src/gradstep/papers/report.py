@@ -76,8 +76,9 @@ def write_section(result: FigureResult, out: Path) -> Section:
         inline.patch.set_alpha(0)
         svg, letters = _inline(inline, name)
         drawing = f"<figure>{svg}</figure>"
-        # The page has the notes below the drawing; a file that leaves the page must carry them.
-        canvas = draw(outcome.panels, title=result.figure.title, note=to_plain(outcome.notes))
+        # The page says above and below a drawing what its lines and points are; a file that leaves the page carries it.
+        caption = to_plain(f"{result.figure.summary}\n{outcome.notes}")
+        canvas = draw(outcome.panels, title=result.figure.title, note=caption)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": name}):

@@ -150,7 +150,14 @@ def _plane(title: str, name: str, result: Result, span: tuple[float, float]) -> 
         Points(paths[0, :, 0].tolist(), paths[0, :, 1].tolist(), None, "start", "initial"),
         Points(paths[-1, :, 0].tolist(), paths[-1, :, 1].tolist(), None, name, regime),
     ]
-    return Panel(title, "along the first teacher neuron", "along the second teacher neuron", lines=lines, points=points, span=span)
+    return Panel(
+        title,
+        "along the first teacher neuron",
+        "along the second teacher neuron",
+        lines=lines,
+        points=points,
+        span=span,
+    )
 
 
 def _losses(by_name: Mapping[str, Sequence[Result]], bound: float) -> Panel:

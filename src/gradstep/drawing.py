@@ -52,6 +52,8 @@ _LABEL_WIDTH = 28
 _SMALL_PRINT, _FEW_LINES = 0.14, 2
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
+#: Decades of a logarithmic axis below which the numbers 1 to 9 may be too few labels.
+_NARROW = 0.5
 
 #: Values over a plane that differ by more than this factor have logarithmic colours.
 _WIDE_FIELD = 4.0
@@ -340,6 +342,10 @@ def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
     if decades > 3:
+        return
+    if decades < _NARROW:
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         return
     for subs in (tuple(range(1, 10)), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         if np.diff(np.log10([*subs, 10])).min() >= room * decades:

@@ -164,7 +164,7 @@ def _learned(diagnosis: Diagnosis) -> str:
 
 def _move(diagnosis: Diagnosis) -> str:
     if diagnosis.rounds:
-        return f"first layer drawn again along the directions of the targets, found in {_rounds(diagnosis.rounds)}"
+        return f"first layer drawn again along the directions of the targets, which {_rounds(diagnosis.rounds)} found"
     return (
         f"eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
         f"{diagnosis.step_scale:.3g} times their size"

@@ -9,7 +9,7 @@ each at its best penalty on a grid.
 # %%
 # A map from theory alone
 # -----------------------
-# The map consists of some two thousand predictions, which take a few seconds. A larger version, with three candidates and
+# The map consists of over four thousand predictions, which take a few seconds. A larger version, with three candidates and
 # with networks at some points, is ``gradstep reproduce --figure phase_diagram``.
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ import gradstep as gs
 
 d = 1000
 samples, neurons = np.geomspace(0.3, 10, 16), np.geomspace(0.3, 10, 12)
-ridges = d * np.geomspace(1e-3, 10, 6)
+ridges = d * np.geomspace(1e-3, 10, 12)
 
 
 def lowest(eta, n, width):
@@ -53,11 +53,17 @@ gain = np.array(
 figure, axes = plt.subplots()
 shown = axes.contourf(samples, neurons, 100 * gain, levels=12, cmap="Reds")
 axes.grid(False)
+ratios = (0.3, 0.5, 1, 2, 5, 10)
 axes.set(
     xscale="log",
     yscale="log",
     xlabel="samples per dimension, n/d",
     ylabel="neurons per dimension, N/d",
+    xticks=ratios,
+    xticklabels=ratios,
+    yticks=ratios,
+    yticklabels=ratios,
 )
+axes.minorticks_off()
 figure.colorbar(shown, label="error saved by the step, per cent")
 print(f"least {100 * gain.min():.0f} %, most {100 * gain.max():.0f} %")

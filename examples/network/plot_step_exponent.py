@@ -18,7 +18,7 @@ import numpy as np
 
 import gradstep as gs
 
-exponents = np.linspace(0, 0.5, 21)
+exponents = np.linspace(0, 0.5, 41)
 
 
 def problem(d, exponent):
@@ -41,7 +41,7 @@ for d, line in ((150, "-"), (10**6, "--"), (10**15, ":")):
     name = "theory, d = " + (f"{d}" if d < 1000 else f"$10^{{{np.log10(d):.0f}}}$")
     axes.plot(exponents, [p.test_error for p in curve], "C2", ls=line, label=name)
 
-simulated = exponents[::4]
+simulated = exponents[::8]
 networks = [gs.simulate(problem(150, exponent), seeds=8) for exponent in simulated]
 mean = [m.mean("test_error") for m in networks]
 axes.errorbar(

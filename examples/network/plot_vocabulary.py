@@ -36,20 +36,21 @@ problem = gs.Problem(
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9))
 kappa = np.linspace(-3, 3, 200)
+# Not C3, which is the colour of no step.
+colours = ("C0", "C1", "C2", "C4")
 for place, (name, law) in enumerate(laws.items()):
+    colour = colours[place]
     best = gs.tune(problem.replace(readout=law), over="ridge")
     curve = best.prediction.curve
-    left.plot(kappa, curve.smooth(curve.learned, kappa), f"C{place}", label=name)
+    left.plot(kappa, curve.smooth(curve.learned, kappa), colour, label=name)
     measured = gs.simulate(best.problem, seeds=4)
-    right.plot(
-        place, best.prediction.test_error, "_", color=f"C{place}", ms=28, mew=2
-    )
+    right.plot(place, best.prediction.test_error, "_", color=colour, ms=28, mew=2)
     right.errorbar(
         place,
         measured.mean("test_error"),
         measured.standard_error("test_error"),
         fmt="o",
-        color=f"C{place}",
+        color=colour,
     )
     expected, mean = best.prediction.test_error, measured.mean("test_error")
     print(f"{name:12} theory {expected:.4f}  network {mean:.4f}")

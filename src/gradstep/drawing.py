@@ -48,8 +48,12 @@ _COLUMNS = 3
 _LINE_HEIGHT = 0.058
 #: Characters of a label beside the axes, if it can be broken at a comma.
 _LABEL_WIDTH = 28
+#: Height of a line of small print, in inches, and so many lines of it for which a figure has room.
+_SMALL_PRINT, _FEW_LINES = 0.14, 2
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
+#: Decades of a logarithmic axis below which the numbers 1 to 9 may be too few labels.
+_NARROW = 0.5
 
 #: Values over a plane that differ by more than this factor have logarithmic colours.
 _WIDE_FIELD = 4.0
@@ -101,7 +105,9 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
-    size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
+    width, height = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
+    lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * width))]
+    size = (width, height + _SMALL_PRINT * max(len(lines) - _FEW_LINES, 0))
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
     canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
@@ -115,7 +121,6 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     if title:
         canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
     if note:
-        lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * size[0]))]
         # A name in the note may hold characters that Matplotlib would read as mathematics.
         small = "\n".join(lines).replace("$", r"\$")
         canvas.supxlabel(small, color=ink.text, alpha=0.75, x=0.01, ha="left", fontsize=8)
@@ -337,6 +342,10 @@ def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
     if decades > 3:
+        return
+    if decades < _NARROW:
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         return
     for subs in (tuple(range(1, 10)), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         if np.diff(np.log10([*subs, 10])).min() >= room * decades:

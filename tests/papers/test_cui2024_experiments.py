@@ -89,7 +89,10 @@ def test_a_wrong_order_of_the_widths_is_seen() -> None:
 
     def judged(order: list[dict[str, object]]) -> list[bool]:
         changed = dataclasses.replace(own, settings={**own.settings, "curves": order})
-        drawn = [Judged.at(m, [m, m + 0.01, m - 0.01], curve=f"{label}, sRF", place=1.0) for label, m in means.items()]
+        drawn = [
+            Judged.at(m, [m, m + 0.01, m - 0.01], curve=f"{label}, spiked features", place=1.0)
+            for label, m in means.items()
+        ]
         return [check.passed for check in drawn_curves.falling(changed.at("quick"), drawn)]
 
     assert judged(list(curves)) == [True, True, True]

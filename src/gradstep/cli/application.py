@@ -39,8 +39,8 @@ _CONVENTION = (
 )
 _RANGES = (
     "Everything may be a list: relu,tanh or 0,1,N^0.5; numbers also a range, 500:4000:12 (12 values) or 1e-4:1e2:log7 "
-    "(7 values, even in the logarithm). Several make a grid. Sizes and the penalty may be multiples of d: 1.5d, d/64, "
-    "0.5d:4d:8."
+    "(7 values, even in the logarithm). Several lists make a grid. Sizes and the penalty may be multiples of d: 1.5d, "
+    "d/64, 0.5d:4d:8."
 )
 
 _NOTES = f"{_RANGES} {_CONVENTION}"
@@ -138,27 +138,31 @@ def _root(
 
 #: Parameters of a problem that are options on their own, each with its help and its panel.
 _PARAMETERS = {
-    "activation": ("Name or formula: relu, 'tanh(x) + 0.3*x**2' (tanh).", _NETWORK),
-    "teacher": ("Link f* of the labels: name or formula (sin).", _NETWORK),
-    "d": ("Input dimension; inf is the proportional limit (128).", _NETWORK),
-    "width": ("Neurons N (1.5d).", _NETWORK),
-    "noise": ("Standard deviation of the label noise (0.1).", _NETWORK),
+    "activation": ("Name or formula, such as relu or 'tanh(x) + 0.3*x**2'; tanh if not given.", _NETWORK),
+    "teacher": ("Link f* of the labels: name or formula; sin if not given.", _NETWORK),
+    "d": ("Input dimension; inf is the proportional limit; 128 if not given.", _NETWORK),
+    "width": ("Neurons N; 1.5d if not given.", _NETWORK),
+    "noise": ("Standard deviation of the label noise; 0.1 if not given.", _NETWORK),
     "readout": (
-        "Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 in any proportion "
-        "(gaussian).",
+        "Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 in any proportion; "
+        "gaussian if not given.",
         _NETWORK,
     ),
-    "initial_weights": ("Rows at initialisation: gaussian or sphere (gaussian).", _NETWORK),
-    "output_scale": ("Prefactor of the network in the step: 1/N or 1/sqrt(N) (1/N).", _NETWORK),
+    "initial_weights": ("Rows at initialisation: gaussian or sphere; gaussian if not given.", _NETWORK),
+    "output_scale": ("Prefactor of the network in the step: 1/N or 1/sqrt(N); 1/N if not given.", _NETWORK),
     "inputs": (
-        "Correlated inputs: 'power_law(0.5)', 'power_law(1, d=128)', 'spiked([9, 9], d=128)' (isotropic).",
+        "Correlated inputs: 'power_law(0.5)', 'power_law(1, d=128)', 'spiked([9, 9], d=128)'; isotropic if not given.",
         _NETWORK,
     ),
-    "n_step": ("Samples of the gradient step; inf is the population gradient (4d).", _STEP),
-    "eta": ("Step size: a number, 1.5*N^0.5, sqrt(N), or 0,1,N^0.5 (N^0.5).", _STEP),
-    "damping": ("Damping of a step in the metric of the inputs; inf is the plain step (inf).", _STEP),
-    "n": ("Fresh samples of the ridge fit (3d).", _STEP),
-    "ridge": ("Penalty on |b|^2 against the sum of squares (d/64).", _STEP),
+    "n_step": ("Samples of the gradient step; inf is the population gradient; 4d if not given.", _STEP),
+    "eta": ("Step size: a number, 1.5*N^0.5 or sqrt(N), or a list such as 0,1,N^0.5; N^0.5 if not given.", _STEP),
+    "damping": (
+        "Damping: the gradient is multiplied by (1 + damping) (X^T X / n_step + damping)^-1; inf, the plain step, if "
+        "not given.",
+        _STEP,
+    ),
+    "n": ("Fresh samples of the ridge fit; 3d if not given.", _STEP),
+    "ridge": ("Penalty on |b|^2 against the sum of squares; d/64 if not given.", _STEP),
 }
 
 
@@ -557,7 +561,7 @@ def tune(
     epilog="Examples: [bold]gradstep learn houses.csv --target price[/bold] · "
     "[bold]gradstep learn houses.parquet --target price --drop id --plot houses.png[/bold]. "
     "Errors are mean squares on new rows over the variance of the target, 1 - R^2, with the standard error for another "
-    "table of this size. Beyond the rows there are they are an extrapolation."
+    "table of this size. For more rows than the table has they are an extrapolation."
 )
 def learn(
     table: Annotated[Path, typer.Argument(parser=_path, help="Your data: .csv with a line of names, or .parquet.")],
@@ -565,10 +569,13 @@ def learn(
     drop: Annotated[list[str] | None, typer.Option(help="Leave this column out; repeatable.")] = None,
     classes: Annotated[bool, typer.Option("--classes", help="The numbers of the target are classes.")] = False,
     width: Annotated[
-        int, typer.Option(min=1, max=4096, help="Neurons; the estimators' own choice is larger for 363 rows or more.")
+        int,
+        typer.Option(min=1, max=4096, help="Neurons. For 363 rows or more the estimators choose more by themselves."),
     ] = 512,
-    n: Annotated[str | None, typer.Option(help="Numbers of rows: 100,200 or 50:800:5; at most twice yours.")] = None,
-    max_rows: Annotated[int, typer.Option(min=10, help="Rows that are looked at, at most.")] = 2048,
+    n: Annotated[
+        str | None, typer.Option(help="Numbers of rows: 100,200 or 50:800:5; at most twice as many as the table has.")
+    ] = None,
+    max_rows: Annotated[int, typer.Option(min=10, help="Most rows of the table that are used.")] = 2048,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the drawn neurons.")] = 0,
     plot: Annotated[
         Path | None,
@@ -704,7 +711,9 @@ def sweep(
             metavar="DIRECTORY", parser=_path, help="Directory of results; a run that was interrupted goes on from it."
         ),
     ],
-    seeds: Annotated[int | None, typer.Option(min=0, help="Networks a point (default: the file's, or 16).")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=0, help="Networks for each point (default: the file's, or 16).")
+    ] = None,
     until_se: Annotated[
         float | None, typer.Option(help="Add seeds where the relative standard error is larger, the worst first.")
     ] = None,
@@ -752,7 +761,9 @@ def collect(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", parser=_path, help="File to write: .nc (every seed), .csv or .parquet (one row a point)."
+            metavar="FILE",
+            parser=_path,
+            help="File to write: .nc (every seed), .csv or .parquet (one row for each point).",
         ),
     ],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
@@ -795,9 +806,9 @@ def status(
 
 @app.command("app", epilog="Example: [bold]gradstep app[/bold], then drag a slider.")
 def app_(
-    host: Annotated[str, typer.Option(help="Address to listen on; others than the loopback's can be reached.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other machines reach the page at any but the loopback's.")
+    ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes one that is free.")] = 8765,
     workers: Annotated[
         int | None,

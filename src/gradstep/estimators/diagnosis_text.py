@@ -59,6 +59,7 @@ def _told(diagnosis: Diagnosis) -> _Told:
     scored = _scored(diagnosis)[1]
     fit, outputs = len(steps.weights), len(diagnosis.combination)
     split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
+    outliers = diagnosis.spectrum.outliers
     inputs = f"{diagnosis.inputs} input{'s' * (diagnosis.inputs != 1)}"
     head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {inputs}, {diagnosis.width} neurons"
     if math.isnan(diagnosis.network):
@@ -94,7 +95,7 @@ def _told(diagnosis: Diagnosis) -> _Told:
         ),
         (
             "spectrum",
-            f"{diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
+            f"{outliers} outlier{'s' * (outliers != 1)} above a step on shuffled targets; leading share "
             f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
         ),
         *_more_rows(diagnosis),
@@ -163,11 +164,15 @@ def _learned(diagnosis: Diagnosis) -> str:
 
 def _move(diagnosis: Diagnosis) -> str:
     if diagnosis.rounds:
-        return f"first layer drawn again along the directions of the targets, which {diagnosis.rounds} rounds found"
+        return f"first layer drawn again along the directions of the targets, which {_rounds(diagnosis.rounds)} found"
     return (
         f"eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
         f"{diagnosis.step_scale:.3g} times their size"
     )
+
+
+def _rounds(count: int) -> str:
+    return f"{count} round{'s' * (count != 1)}"
 
 
 def _seen(diagnosis: Diagnosis) -> str:

@@ -39,7 +39,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     figure = Picture(figsize=(13, 4.2), layout="constrained")
     spectrum, curve, errors = figure.subplots(1, 3)
 
-    shown = min(_EIGENVALUES, len(diagnosis.spectrum.stepped))
+    shown, outliers = min(_EIGENVALUES, len(diagnosis.spectrum.stepped)), diagnosis.spectrum.outliers
     rank = np.arange(1, shown + 1)
     for values, label, colour in (
         (diagnosis.spectrum.initial, "initial", _GREY),
@@ -50,11 +50,11 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     spectrum.set(
         xlabel="rank",
         ylabel="share of the features' variance",
-        title=f"Spectrum: {diagnosis.spectrum.outliers} outlier(s)",
+        title=f"Spectrum: {outliers} outlier{'s' * (outliers != 1)}",
     )
 
     bins = diagnosis.bins
-    of_what = " of one combination of outputs" if len(diagnosis.combination) > 1 else ""
+    of_what = "\nof one combination of outputs" if len(diagnosis.combination) > 1 else ""
     grid = np.linspace(bins.kappa[0], bins.kappa[-1], 200)
     curve.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
     curve.plot(grid, diagnosis.link.curve(grid), color=_BLUE, label="fitted link")
@@ -72,7 +72,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     scales = np.array(steps.scales)[single]
     errors.errorbar(scales, shown_errors[single], deviation[single], fmt="o-", ms=3, lw=1, color=_RED)
     if diagnosis.rounds:
-        label = f"drawn again in {diagnosis.rounds} rounds (taken)"
+        label = f"drawn again in {diagnosis.rounds} round{'s' * (diagnosis.rounds != 1)} (taken)"
         errors.axhline(shown_errors[steps.moves.index(diagnosis.taken)], color=_INK, ls=":", lw=1, label=label)
     else:
         errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
@@ -143,7 +143,7 @@ def draw_scores(curves: Mapping[str, ScoreCurve]) -> Picture:
     if curve.n.max() > curve.rows:
         left.axvline(curve.rows, color=_MODELS[-1], ls=":", lw=1)
         left.text(
-            curve.rows, 0.02, "rows there are ", color=_MODELS[-1], ha="right", transform=left.get_xaxis_transform()
+            curve.rows, 0.02, "rows at hand ", color=_MODELS[-1], ha="right", transform=left.get_xaxis_transform()
         )
     if len(curves) > 1:
         left.legend(frameon=False)

@@ -40,7 +40,7 @@ def draw_learning_curve(curve: LearningCurve) -> Picture:
     left.plot(n, curve.training_error[place, best], "o-", ms=3, color=_BLUE, label="training")
     if n[-1] > curve.rows:
         left.axvline(curve.rows, color=_GREY, ls=":", lw=1)
-        left.text(curve.rows, 0.02, " rows there are", color=_GREY, transform=left.get_xaxis_transform())
+        left.text(curve.rows, 0.02, " rows at hand", color=_GREY, transform=left.get_xaxis_transform())
     title = "Best penalty at each n" if several else f"ridge = {curve.ridge[0]:.4g}"
     left.set(xscale="log", xlabel="training rows n", ylabel="mean squared error", title=title)
     left.legend(frameon=False)

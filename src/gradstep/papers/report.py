@@ -29,7 +29,7 @@ from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.outcome import Check
 from gradstep.problem import CONVENTION
 from gradstep.text_table import in_words
-from gradstep.typesetting import to_html
+from gradstep.typesetting import to_html, to_plain
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 
@@ -76,7 +76,9 @@ def write_section(result: FigureResult, out: Path) -> Section:
         inline.patch.set_alpha(0)
         svg, letters = _inline(inline, name)
         drawing = f"<figure>{svg}</figure>"
-        canvas = draw(outcome.panels, title=result.figure.title)
+        # The page says above and below a drawing what its lines and points are; a file that leaves the page carries it.
+        caption = to_plain(f"{result.figure.summary}\n{outcome.notes}")
+        canvas = draw(outcome.panels, title=result.figure.title, note=caption)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": name}):

@@ -259,7 +259,7 @@ class Design:
             raise InvalidInput("over", f"{self.points} points", f"at most {_MOST_POINTS} points")
         for axis in self.axes:
             if not axis.names or not axis.values or any(len(row) != len(axis.names) for row in axis.values):
-                raise InvalidInput(axis.dimension, axis.values, "at each place one value a name")
+                raise InvalidInput(axis.dimension, axis.values, "at each place one value for each name")
             if len({digest(_same_numbers(value)) for value in axis.values}) != len(axis):
                 raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
 

@@ -51,7 +51,7 @@ def damped_direction(problem: Problem) -> DampedDirection:
     .. math::
 
         \delta=\kappa\Bigl(1-\phi_0\left\langle\frac c{c+\kappa}\right\rangle\Bigr),\qquad
-        \gamma=\frac{\mu_1^*}{|\theta|}\sum\frac{\tau c}{c+\kappa}.
+        \gamma=\frac{(1+\delta)\,\mu_1^*}{|\theta|}\sum\frac{\tau c}{c+\kappa}.
 
     Docs, "Correlated inputs", equation (C11).
 

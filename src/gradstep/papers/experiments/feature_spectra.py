@@ -75,7 +75,7 @@ class FeatureSpectra(Spectra):
             sample, neuron = outlier.sample_degree, outlier.neuron_degree
             for name, theory, values in (
                 ("outlier", outlier.singular_value, measured["outliers"][:, rank]),
-                (f"overlap h{sample}(κ)", outlier.sample_overlap[sample], measured["sample"][:, rank, sample]),
+                (f"overlap {_hermite(sample)}", outlier.sample_overlap[sample], measured["sample"][:, rank, sample]),
                 (f"overlap p{neuron}(a)", outlier.neuron_overlap[neuron], measured["neuron"][:, rank, neuron]),
             ):
                 yield measured.compare(theory, values, curve=f"outlier {rank + 1}", quantity=name)
@@ -99,7 +99,7 @@ class FeatureSpectra(Spectra):
             marks=[
                 mark
                 for outlier, measured, regime in leading
-                for mark in outlier_marks(outlier.singular_value, measured, f"h{outlier.sample_degree}(κ)", regime)
+                for mark in outlier_marks(outlier.singular_value, measured, _hermite(outlier.sample_degree), regime)
             ],
         )
 
@@ -112,7 +112,7 @@ class FeatureSpectra(Spectra):
             there = {x: s.outliers[rank].singular_value for x, s in spectra.items() if len(s.outliers) > rank}
             lines.append(Line.of([*there], [*there.values()], label, regime))
             points.append(Points.measured(x, [sample["outliers"][:, rank] for sample in samples], label, regime))
-        axis, guides = self.settings["vary_label"], self._windows(edge)
+        axis, guides = self.axis, self._windows(edge)
         return Panel("outliers", axis, "singular value", lines=lines, points=points, guides=guides)
 
     def _overlaps(self, spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
@@ -128,11 +128,11 @@ class FeatureSpectra(Spectra):
                 curve = [float(outlier.sample_overlap[degree]) for outlier in there.values()]
                 if max(curve) < 0.05:
                     continue
-                label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
+                label, regime = f"outlier {rank + 1}, {_hermite(degree)}", _REGIMES[rank]
                 lines.append(Line.of([*there], curve, label, regime, "solid" if degree == main else "dashed"))
                 values = [sample["sample"][:, rank, degree] for sample in seen]
                 points.append(Points.measured([sample.x for sample in seen], values, label, regime))
-        title, axis, guides = "what the left vectors are", self.settings["vary_label"], self._windows([0.0, 1.0])
+        title, axis, guides = "their left vectors", self.axis, self._windows([0.0, 1.0])
         return Panel(title, axis, "squared cosine", lines=lines, points=points, guides=guides)
 
     def counted(self, spectra: Mapping[float, Spectrum]) -> Outcome:
@@ -150,7 +150,7 @@ class FeatureSpectra(Spectra):
             _staircase(xs, [len(s.outliers) for s in spectra.values()], simulated, "small"),
             _staircase(xs, [outliers(x) for x in xs], far, "large"),
         ]
-        axis, guides = self.settings["vary_label"], self._windows([max(wanted["expected"])])
+        axis, guides = self.axis, self._windows([max(wanted["expected"])])
         panel = Panel("predicted number of outliers", axis, "outliers", lines=lines, guides=guides)
         wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
         check = Check.at_most(f"in {{}} windows the number of outliers is not the predicted one, {far}", wrong, 0)
@@ -159,6 +159,11 @@ class FeatureSpectra(Spectra):
     def _windows(self, heights: Sequence[float]) -> list[Guide]:
         top = 10 * max(heights)
         return [Guide("", x=[place, place], y=[0.0, top]) for place in self.settings.get("windows", ())]
+
+
+def _hermite(degree: int) -> str:
+    """Return the name of a Hermite polynomial of the projection on the spike."""
+    return f"h{chr(ord('₀') + degree)}(κ)"
 
 
 def _nonzero(spectrum: Spectrum, sample: Sample) -> Array:

@@ -28,7 +28,7 @@ class Spectra(Experiment):
     Settings
     --------
     base : fixed parameters, as `Problem.from_dict` has them.
-    vary, vary_label : the parameter on the horizontal axis, and how it is written there.
+    vary, vary_label, vary_axis : the parameter on the horizontal axis, its symbol, and the text at the axis.
     histograms : values of it that get a histogram each.
     resolved : an outlier is compared when it is this far above the edge, relative to it.
     displaced : largest number of values of an instance out of place in a histogram (see `displaced`).
@@ -49,6 +49,11 @@ class Spectra(Experiment):
         points = self.preset["points"]
         grid = np.linspace(min(points), max(points), int(self.preset["grid"])).tolist()
         return {x: spectrum(self.problem(x)) for x in sorted({*points, *grid})}
+
+    @property
+    def axis(self) -> str:
+        """The text at the horizontal axis."""
+        return str(self.settings["vary_axis"])
 
     def called(self, x: float) -> str:
         """Return the text for a value on the axis."""

@@ -127,7 +127,7 @@ class WeightSpectra(Spectra):
             Line.of([*spectra], edge, "edge", "small", "dashed"),
             Line.of([*there], [*there.values()], "outlier", "large"),
         ]
-        points, axis = [measured_points(weights, "singular_value", "outlier", "large")], self.settings["vary_label"]
+        points, axis = [measured_points(weights, "singular_value", "outlier", "large")], self.axis
         return Panel("largest singular value", axis, "singular value", lines=lines, points=points)
 
     def _vectors(self, spectra: Mapping[float, WeightSpectrum], weights: Sequence[Sample]) -> Panel:
@@ -137,7 +137,7 @@ class WeightSpectra(Spectra):
             curve = [0.0 if s.outlier is None else getattr(s.outlier, name) for s in spectra.values()]
             lines.append(Line.of([*spectra], curve, label, regime))
             points.append(measured_points(weights, name, label, regime))
-        return Panel("its vectors", self.settings["vary_label"], "squared cosine", lines=lines, points=points)
+        return Panel("its vectors", self.axis, "squared cosine", lines=lines, points=points)
 
     def _gradient(self, samples: Sequence[Sample]) -> Outcome:
         settings, ratios, numbers = self.settings["gradient"], on_curve(samples, "ratio"), on_curve(samples, "samples")

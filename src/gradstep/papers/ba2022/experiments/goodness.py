@@ -112,6 +112,6 @@ def _panel(settings: Settings) -> Panel:
         ratio = np.maximum(student_risk(sigma, target, x) / floor, LOWEST)
         lines.append(Line.of(x, ratio, name, regime))
         points.append(Points([best.kappa], [max(best.tau / floor, LOWEST)], None, name, regime))
-    lines.append(Line.of([0, 4], 1.0, "kernels", "teacher", "dashed"))
-    lines.append(Line.of([0, 4], 0.1, "Theorem 7", "teacher", "dotted"))
+    lines.append(Line.of([0, 4], 1.0, "kernel bound", "teacher", "dashed"))
+    lines.append(Line.of([0, 4], 0.1, "bound of Theorem 7", "teacher", "dotted"))
     return Panel("", "slope kappa", "objective of (5.1) / bound (3.3)", "linear", "log", lines, points)

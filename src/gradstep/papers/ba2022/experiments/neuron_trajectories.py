@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import scalar_function
-from gradstep.panels import Line, Panel, Points
+from gradstep.panels import Guide, Line, Panel, Points
 from gradstep.papers.ba2022.trajectories import stable_rate, train
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Outcome
@@ -150,7 +150,14 @@ def _plane(title: str, name: str, result: Result, span: tuple[float, float]) -> 
         Points(paths[0, :, 0].tolist(), paths[0, :, 1].tolist(), None, "start", "initial"),
         Points(paths[-1, :, 0].tolist(), paths[-1, :, 1].tolist(), None, name, regime),
     ]
-    return Panel(title, "along the first teacher neuron", "along the second", lines=lines, points=points, span=span)
+    return Panel(
+        title,
+        "along the first teacher neuron",
+        "along the second teacher neuron",
+        lines=lines,
+        points=points,
+        span=span,
+    )
 
 
 def _losses(by_name: Mapping[str, Sequence[Result]], bound: float) -> Panel:
@@ -158,6 +165,5 @@ def _losses(by_name: Mapping[str, Sequence[Result]], bound: float) -> Panel:
     for name, own in by_name.items():
         # Step 0 has no place on a logarithmic axis.
         lines.append(Line([s + 1 for s in own[0]["steps"]], own[0]["losses"], name, REGIMES[name]))
-    last = max(max(line.x) for line in lines)
-    lines.append(Line.of([1, last], bound, "bound", "teacher", "dashed"))
-    return Panel("training loss", "steps + 1", "training loss", "log", "log", lines)
+    end = Guide("end of training", height=bound)
+    return Panel("training loss", "steps + 1", "training loss", "log", "log", lines, guides=[end])

@@ -81,7 +81,7 @@ class Student(Curves):
         lines = [
             Line.of(self.grid, finite, "student", curve["regime"]),
             Line.of(self.grid, many, "", curve["regime"], "dashed"),
-            Line.of(self.grid, floor, "kernels", "teacher", "dashed"),
+            Line.of(self.grid, floor, "kernel bound", "teacher", "dashed"),
         ]
         if best.tau > 1e-3 * floor:
             lines.append(Line.of(self.grid, best.tau, "tau*", "infinite", "dotted"))

@@ -72,8 +72,10 @@ class Theorem7(Curves):
             constant = float(smallest_constant(limit[fixed], tau, psi1=self.grid[fixed]).max())
             lines = [
                 Line.of(self.grid, limit, "", curve["regime"], "dashed"),
-                Line.of(self.grid, risk_bound(tau, psi1=self.grid, C=constant), "Theorem 7", "initial", "dotted"),
-                Line.of(self.grid, floor, "kernels", "teacher", "dashed"),
+                Line.of(
+                    self.grid, risk_bound(tau, psi1=self.grid, C=constant), "bound of Theorem 7", "initial", "dotted"
+                ),
+                Line.of(self.grid, floor, "kernel bound", "teacher", "dashed"),
             ]
             panel = Panel(curve["label"], "samples per dimension n/d", "prediction risk", "log", "log", lines)
             ridge = replace(self.chart(curve, samples), label="one large step", name=curve["label"])

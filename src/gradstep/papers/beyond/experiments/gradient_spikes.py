@@ -40,8 +40,8 @@ _DRAWN = {
     "first": ("first singular value", "large"),
     "second": ("second", "between"),
     "third": ("third", "initial"),
-    "residue": ("along the residue (S1)", "small"),
-    "spike": ("along q (S2)", "infinite"),
+    "residue": ("shared part, along the residue", "small"),
+    "spike": ("the rest along q", "infinite"),
 }
 
 
@@ -92,7 +92,7 @@ class GradientSpikes(Experiment):
             for curve in self.settings["curves"]
             for place in ("first", "second")
         ]
-        panels.append(Panel("", axis, "part of q", points=parts))
+        panels.append(Panel("where q lies", axis, "squared cosine with q", points=parts))
         return Outcome(panels, checks=checks)
 
     @staticmethod
@@ -109,7 +109,7 @@ class GradientSpikes(Experiment):
             if sample.x <= few:
                 yield Check.at_most(sentence, ratio, settings["alone"])
                 off = float(abs(sample["first"] / sample["residue"] - 1).mean())
-                words = f"{label}, ν = {sample.x:g}: the relative distance of the first one from S1 is {{}}"
+                words = f"{label}, ν = {sample.x:g}: the first one is off the shared part by the share {{}}"
                 yield Check.at_most(words, off, settings["residue"])
             elif sample.x >= many:
                 yield Check.at_least(sentence, ratio, settings["apart"])

@@ -99,7 +99,7 @@ class Mixture(Curves):
     """The test error against the width, for several activations."""
 
     measure = staticmethod(measure)
-    names: ClassVar = {"test_error": "generalization error"}
+    names: ClassVar = {"test_error": "test error, half the mean square"}
     y_scale: ClassVar[Scale] = "linear"
 
     def theory(self, curve: Settings, x: Array) -> dict[str, Any]:

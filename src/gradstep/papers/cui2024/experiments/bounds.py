@@ -110,9 +110,9 @@ class Bounds(Experiment):
         statistics = self._statistics(shown, lam=self._best(strength)[0])
         lines = [
             Line.of(grid, scalar_function(self.settings["teacher"])(grid), "target", "teacher"),
-            Line.of(grid, realised.upper, "(26)", "few"),
+            Line.of(grid, realised.upper, "upper bound (26)", "few"),
             Line.of(grid, learned_function(self._pair[0], statistics, grid), "best penalty", "large"),
-            Line.of(grid, realised.lower, "(27)", "infinite"),
+            Line.of(grid, realised.lower, "lower bound (27)", "infinite"),
         ]
         return Panel(f"functions at learning rate {shown:g}", "projection on the spike", "mean output", lines=lines)
 
@@ -127,7 +127,11 @@ class Bounds(Experiment):
         strengths = self._strength(rates)
         upper, lower = upper_bound(*pair, r=strengths), lower_bound(*pair, r=strengths)
         best = np.array([self._best(r)[1] for r in strengths])
-        curves = (("(26)", "few", upper), ("best penalty", "large", best), ("(27)", "infinite", lower))
+        curves = (
+            ("upper bound (26)", "few", upper),
+            ("best penalty", "large", best),
+            ("lower bound (27)", "infinite", lower),
+        )
         least = min(float(best.min()), self._best(highest.strength)[1])
         outside = [
             max(c.mean - float(above), float(under) - c.mean) / c.standard_error

@@ -41,7 +41,7 @@ from gradstep.theory import predict_many
 
 __all__ = ["DrawnCurves", "measure"]
 
-_MODELS = {"srf": "sRF", "equivalent": "equivalent", "network": "network"}
+_MODELS = {"srf": "spiked features", "equivalent": "equivalent", "network": "network"}
 
 
 def _statistics(parameters: Settings) -> SummaryStatistics:

@@ -72,7 +72,7 @@ class Learned(Curves):
     @property
     def curves(self) -> Sequence[Settings]:
         """Every curve with both models."""
-        return with_models(self.settings["curves"], {"network": "network", "srf": "sRF"})
+        return with_models(self.settings["curves"], {"network": "network", "srf": "spiked features"})
 
     def parameters(self, curve: Settings, x: Any = None) -> dict[str, Any]:
         """Return the parameters of a model."""

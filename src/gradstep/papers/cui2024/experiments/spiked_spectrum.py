@@ -75,7 +75,13 @@ class SpikedSpectrum(Curves):
         (curve,) = self.curves
         edges = self.grid[::2]  # a whole law a place, and hardly bent
         lines = [
-            Line.of(self.grid, self.theory(curve, self.grid, published=True)["largest"], "(191)", "few", "dashed"),
+            Line.of(
+                self.grid,
+                self.theory(curve, self.grid, published=True)["largest"],
+                "leading order, (191)",
+                "few",
+                "dashed",
+            ),
             Line.of(edges, [self._law(r).edge for r in edges], "edge", "small", "dashed"),
         ]
         return {"largest": Panel("the outlier", "spike strength r", "eigenvalue", y_scale="log", lines=lines)}
@@ -110,7 +116,7 @@ class SpikedSpectrum(Curves):
         check = Check.at_most(
             f"r = {r:g}: the Kolmogorov distance to (190) is {{}}", distance, self.settings["distance"]
         )
-        bars, lines = histogram(np.sqrt(pooled), law, "drawn", "initial"), density(law, "(190)", "small")
+        bars, lines = histogram(np.sqrt(pooled), law, "drawn", "initial"), density(law, "law (190)", "small")
         panel = Panel(f"r = {r:g}", "singular value", "density", lines=lines, histograms=[bars])
         return Outcome([panel], checks=[check, integrals([law], f", r = {r:g}")])
 

@@ -39,6 +39,8 @@ _CURVES = (
     ("corrected", "F_l", "large"),
     ("equivalent", "equivalent + spikes", "small"),
 )
+#: Sides of the errors in the results, and how they are written.
+_SIDES = {"train": "training", "test": "test"}
 
 
 def measure(parameters: Settings, seed: int) -> dict[str, float]:
@@ -93,7 +95,7 @@ class Universality(Experiment):
         known = {name: self.settings[name] for name in ("allowance", "reason")}
         largest, shape = samples[-len(alphas) :], (len(sizes), len(alphas), int(self.preset["seeds"]))
         panels, comparisons, gaps = [], [], {}
-        for side in ("train", "test"):
+        for side in _SIDES:
             points = []
             for name, label, regime in _CURVES:
                 points.append(Points.measured(alphas, [s[f"{name} {side}"] for s in largest], label, regime))
@@ -104,8 +106,10 @@ class Universality(Experiment):
                         mean = float(sample[f"F {side}"].mean())
                         words = {"curve": label, "place": alpha, "quantity": f"{side} error", **known}
                         comparisons.append(sample.compare(mean, mean * (1 + _gap(sample, name, side)), **words))
-            title = f"{side}ing error, n = {sizes[-1]:g}"
-            panels.append(Panel(title, "α", f"{side} error", lines=[self._predicted(side)], points=points))
+            error, axis = f"{_SIDES[side]} error", "exponent α of the step size"
+            panels.append(
+                Panel(f"{error}, n = {sizes[-1]:g}", axis, error, lines=[self._predicted(side)], points=points)
+            )
         training = {name: gaps[name, "train"].mean(axis=1) for name, *_ in _CURVES[1:]}
         testing = {name: gaps[name, "test"][:, -1] for name, *_ in _CURVES[1:]}
         panels.append(_gap_panel("training error, mean over α", sizes, training))
@@ -129,4 +133,4 @@ def _gap(sample: Sample, name: str, side: str) -> Array:
 def _gap_panel(title: str, sizes: Sequence[float], gaps: Mapping[str, Array]) -> Panel:
     points = [Points.measured(sizes, gaps[name], label, regime) for name, label, regime in _CURVES[1:]]
     zero = Guide("F", height=0.0)
-    return Panel(f"{title}: relative to F", "samples n", "gap", "log", points=points, guides=[zero])
+    return Panel(f"{title}: relative to F", "samples n", "difference / error on F", "log", points=points, guides=[zero])

@@ -393,7 +393,7 @@ AT_THE_PEAK = BASE.replace(
 )  # fmt: skip
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(problems())
 @example(LOW_RANK)
 @example(AT_THE_PEAK)

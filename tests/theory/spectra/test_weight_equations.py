@@ -47,7 +47,9 @@ def parts_of(problem):
 QUADRATIC = {"activation": "tanh(x)+0.3*x**2", "teacher": "tanh(x)+0.3*x**2", "readout": "gaussian"}
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD, {**NOT_ODD, "width": 240}, QUADRATIC])
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "width": 240}, QUADRATIC]
+)
 @pytest.mark.parametrize("inputs", [None, THREE])
 def test_a_large_damping_is_the_plain_step(inputs, changes):
     problem = BASE.replace(inputs=inputs, **changes)
@@ -294,7 +296,7 @@ def test_plain_steps_stretch_the_rows_as_in_networks(changes):
     assert np.all(np.abs(counts.mean(axis=0) - 240 * law.cumulative(places)) < 1.5 + 3 * error)
 
 
-@pytest.mark.parametrize("damping", [math.inf, 3.0, 0.01])
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(3.0, marks=pytest.mark.statistical), 0.01])
 @pytest.mark.parametrize("inputs", [None, THREE])
 def test_a_square_layer_has_a_hard_edge(inputs, damping):
     problem = BASE.replace(**{**SQUARE, "inputs": inputs, "damping": damping})

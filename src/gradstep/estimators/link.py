@@ -117,7 +117,7 @@ def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
 
     with the matrix A that takes y to the values of f. One decomposition gives it at every penalty: with
     :math:`c` an eigenvalue of :math:`W^{1/2}AW^{-1/2}` at :math:`\lambda_0`, what :math:`t\lambda_0` leaves of y along
-    its eigenvector is :math:`t(1-c)/(c+t(1-c))`. These eigenvalues lie between zero and one; those of the penalty itself
+    its eigenvector is :math:`t(1-c)/(c+t(1-c))`. These eigenvalues lie between zero and one; those of the penalty
     differ by so many powers of ten where points are close that the small ones would be rounding.
 
     Parameters

@@ -13,9 +13,9 @@ import pytest
 import gradstep as gs
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.neurons.bulk import isotropic
+from gradstep.theory.spectra import feature_spectrum as module
 from gradstep.theory.spectra.feature_classes import ClassEquations
 from gradstep.theory.spectra.feature_equations import FeatureEquations
-from gradstep.theory.spectra import feature_spectrum as module
 from gradstep.theory.spectra.stieltjes import Law, advance, find_law, start
 from gradstep.theory.together import result_of
 

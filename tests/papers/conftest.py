@@ -37,9 +37,8 @@ def common_case(request: pytest.FixtureRequest) -> tuple[str, str, float, float,
     return request.param
 
 
-#: Places on lines, and on those whose presets call them a grid. What is judged is compared at the points, which every
-#: line has, so that few places lose no check.
-LINE = 5
+#: Places on lines. What is judged is compared at the points, which every line has, so that few places lose no check.
+LINE = 15
 #: The same of figures whose theory is slow, or is many fits, and fewer points or networks of them.
 SPARSE = {
     "convex_classes": {"line": 2},
@@ -52,8 +51,9 @@ SPARSE = {
     "phase_diagram": {"columns": 4, "rows": 3},
     "reused_samples": {"d": 300},
     "several_steps": {"line": 0, "pool": 30, "points": [4.0]},
-    "staircase": {"points": [0.1, 0.4]},
+    "staircase": {"grid": 5, "points": [0.1, 0.4]},
     "tuned_curves": {"lines": 2},
+    "weights_spectrum": {"grid": 5},
     "weights_spectrum_m1": {"grid": 3},
 }
 
@@ -82,8 +82,7 @@ def measured(figures_folder):
     @cache
     def of(name):
         (figure,) = load_figures([name])
-        quick = figure.presets["quick"]
-        preset = quick | {"line": LINE} | ({"grid": LINE} if "grid" in quick else {}) | SPARSE.get(name, {})
+        preset = {**figure.presets["quick"], "line": LINE, **SPARSE.get(name, {})}
         figure = dataclasses.replace(figure, presets={"quick": preset})
 
         def run():

@@ -153,8 +153,8 @@ def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
         return np.asarray(left**2 @ squares / left.mean(axis=1) ** 2)
 
     place = int(np.argmin(errors(_FACTORS)))
-    ends = np.log(_FACTORS[[max(place - 1, 0), min(place + 1, len(_FACTORS) - 1)]])
-    found = minimize_scalar(lambda log: errors(np.exp([log]))[0], bounds=ends, method="bounded")
+    low, high = (math.log(_FACTORS[at]) for at in (max(place - 1, 0), min(place + 1, len(_FACTORS) - 1)))
+    found = minimize_scalar(lambda log: float(errors(np.exp([log]))[0]), bounds=(low, high), method="bounded")
     return _ROUGHNESS * math.exp(found.x)
 
 

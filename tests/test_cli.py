@@ -241,9 +241,9 @@ def test_comparison_is_that_of_the_library() -> None:
 
 
 def test_compare_says_where_deviations_come_from() -> None:
-    arguments = ("compare", *SMALL, "--seeds", "2", "--n", "25", "--sources")
+    arguments = ("compare", *SMALL, "--seeds", "2", "--n", "70", "--sources")
     document, text = run_json(*arguments), run(*arguments).stdout
-    expected = compare([small_problem(n=25)], 2, sources=True)
+    expected = compare([small_problem(n=70)], 2, sources=True)
     for index, case in enumerate(document["comparisons"]):
         found = expected.sources["test_error"].fit.z[index]
         assert case["sources"]["test_error"]["fit_z"] == pytest.approx(found, rel=1e-6)

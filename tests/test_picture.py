@@ -52,6 +52,7 @@ def test_every_result_that_draws_itself_is_tried_here(results):
     classes = {
         node.name
         for path in SOURCE.rglob("*.py")
+        if "def plot(" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef) and any(getattr(part, "name", "") == "plot" for part in node.body)
     }

@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -15,10 +16,19 @@ OUTSIDE = {"__init__", "__main__", "__version__", "citations", "versions"}
 FOLDERS = {"cli", "app", "estimators", "papers", "sweeps", "simulation", "theory", "learning"}
 
 
-def imported(path: Path, *, inside: bool) -> Iterator[str]:
-    """Yield what a file imports of the package, with or without the imports inside functions and for types."""
+def imported(path: Path, *, inside: bool) -> list[str]:
+    """Return what a file imports of the package, with or without the imports inside functions and for types."""
+    return both(path)[inside]
+
+
+@cache
+def both(path: Path) -> tuple[list[str], list[str]]:
     tree = ast.parse(path.read_text())
-    for node in ast.walk(tree) if inside else tree.body:
+    return list(named(tree.body)), list(named(ast.walk(tree)))
+
+
+def named(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "gradstep":
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
@@ -34,6 +44,7 @@ def module(name: str) -> Path | None:
     return next((file for file in files if file.exists()), None)
 
 
+@cache
 def rooms() -> dict[str, int]:
     """Return the height of each room, from the table of CONTRIBUTING.md: the last row is the lowest."""
     text = (ROOT / "CONTRIBUTING.md").read_text().split("| room |")[1].split("\n\n")[0]

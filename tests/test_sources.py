@@ -11,7 +11,7 @@ from gradstep.errors import InvalidInput
 from gradstep.sources import Sources
 
 PROBLEM = gs.Problem(
-    activation="tanh", teacher="sin", d=20, width=16, n_step=40, n=30, eta=gs.Step(1.0, 0.5), ridge=0.5, noise=0.1
+    activation="tanh", teacher="sin", d=20, width=16, n_step=40, n=70, eta=gs.Step(1.0, 0.5), ridge=0.5, noise=0.1
 )
 
 
@@ -37,7 +37,7 @@ def test_networks_without_a_value_are_in_neither_part():
 
 
 def test_they_are_those_of_both_kinds_of_measurement():
-    problems, progress = [PROBLEM, PROBLEM.replace(n=50)], []
+    problems, progress = [PROBLEM, PROBLEM.replace(n=90)], []
     found = gs.compare(problems, 3, ridge=[0.1, 1.0], sources=True, progress=lambda *at: progress.append(at))
     assert tuple(found.sources) == ("test_error", "train_error")
     drawn, expected = (gs.simulate(problems[1], 3, ridge=[0.1, 1.0], fit=fit) for fit in ("drawn", "expected"))
@@ -49,7 +49,7 @@ def test_they_are_those_of_both_kinds_of_measurement():
     assert progress[-1][0] == progress[-1][1] == 2 * len(problems) * 2
     assert all(before <= after for (before, _), (after, _) in pairwise(progress))
     table = found.source_table()
-    assert [row[:3] for row in table.rows[:2]] == [["30", "0.1", "test error"], ["30", "0.1", "train error"]]
+    assert [row[:3] for row in table.rows[:2]] == [["70", "0.1", "test error"], ["70", "0.1", "train error"]]
     assert len(found.to_frame()["rows_difference"].dropna()) == 8
     case = json.loads(json.dumps(found.to_dict()))["comparisons"][3]
     assert case["sources"]["test_error"]["fit_z"] == pytest.approx(found.sources["test_error"].fit.z[1, 1])

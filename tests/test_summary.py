@@ -26,7 +26,7 @@ def results():
     yield gs.simulate(PROBLEM, 2)
     yield gs.simulate(PROBLEM, 2, ridge=np.geomspace(0.01, 100, 40))
     yield gs.compare(PROBLEM, 2)
-    yield gs.compare([PROBLEM.replace(n=n) for n in range(20, 80)], 2)
+    yield gs.compare([PROBLEM.replace(n=n) for n in range(20, 80, 3)], 2)
     yield gs.tune(PROBLEM, over="ridge")
     for of in ("features", "weights"):
         found = gs.spectrum(PROBLEM, 2, of=of)

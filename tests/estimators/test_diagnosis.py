@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.interpolate import make_smoothing_spline
 
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.estimators.link import binned, fit_link, normal_scores
+from gradstep.estimators.link import binned, fit_link, normal_scores, roughness_penalty
 from gradstep.gaussian import hermite_coefficients
 
 
@@ -442,6 +443,29 @@ def test_link_is_corrected_for_a_noisy_projection():
     grown = hermite_coefficients(formula, 2)
     np.testing.assert_allclose(grown[1:], [1.0, 0.5 * math.sqrt(2)], atol=0.05)
     assert noise == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize("closest", [0.05, 1e-5])
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_the_penalty_of_a_link_has_the_least_error_of_cross_validation(noise, closest):
+    # The error from its definition, column by column of the smoother.
+    random = np.random.default_rng(4)
+    x = np.cumsum(random.uniform(0.05, 0.2, 40)) - 2.5
+    x[21:] += closest - (x[21] - x[20])
+    y, weights = np.tanh(2 * x) + noise * random.standard_normal(40), random.uniform(0.2, 1.8, 40)
+    weights /= weights.mean()
+
+    def error(penalty):
+        smoother = np.stack([make_smoothing_spline(x, unit, weights, penalty)(x) for unit in np.eye(40)], axis=1)
+        return weights @ (y - smoother @ y) ** 2 / (1 - np.trace(smoother) / 40) ** 2
+
+    found = roughness_penalty(x, y, weights)
+    least = error(found)
+    assert all(error(factor * found) > least for factor in (0.5, 0.9, 1.1, 2.0))
+    assert min(error(1e-6 * found), error(1e6 * found)) > 1.02 * least
+    # Points that all but coincide: of no use to numbers in double precision, and of no effect.
+    beside = np.where(np.arange(40) > 20, x - closest + 1e-13, x)
+    assert roughness_penalty(beside, y, weights) == pytest.approx(found, rel=0.1)
 
 
 def test_normal_scores():

@@ -14,7 +14,7 @@ import gradstep as gs
 from gradstep.sweeps.task import Task
 
 PROBLEM = gs.Problem(
-    activation="tanh", teacher="sin", d=24, width=36, n_step=72, n=54, eta="sqrt(N)", ridge=1.0, noise=0.3
+    activation="tanh", teacher="sin", d=24, width=36, n_step=72, n=72, eta="sqrt(N)", ridge=1.0, noise=0.3
 )
 
 

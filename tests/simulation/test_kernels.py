@@ -116,7 +116,8 @@ def test_smooth_activation_in_few_dimensions() -> None:
     np.testing.assert_allclose(conditional_kernel(function, weights, direction, 1e-9).matrix, expected, atol=1e-8)
 
 
-def test_unreachable_tolerance_is_an_error() -> None:
+def test_unreachable_tolerance_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradstep.simulation.conditional_kernel.MAX_ORDER", 64)
     weights, direction = spiked(width=8, d=3, strength=0.5)
     with pytest.raises(NotConverged, match="larger d"):
         conditional_kernel(scalar_function("hardtanh"), weights, direction, 1e-12)

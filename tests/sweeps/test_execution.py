@@ -76,9 +76,9 @@ def test_a_changed_value_is_noticed(tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Return the results of a figure that nothing disturbs, on two workers."""
+    """Return the results of a figure that nothing disturbs."""
     (figure,) = load_figures(["fig3a"])
-    return run(figure.tasks("quick"), tmp_path_factory.mktemp("undisturbed"), 2)
+    return run(figure.tasks("quick"), tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")

@@ -291,7 +291,7 @@ def test_the_spike_of_many_draws_varies_as_the_caveat_says(damping):
     # With few samples of large labels; what else varies is of higher order.
     problem = FINITE.replace(teacher="x+0.2*(x**3-3*x)", n_step=480, width=20, n=10, inputs=TWO_LEVELS, noise=0.0)
     problem = problem.replace(damping=damping)
-    strength = np.asarray(gs.simulate(problem, seeds=200)["spike_strength"]) ** 2
+    strength = np.array([gs.Network(problem, seed).spike.strength for seed in range(200)]) ** 2
     d, width, n_step, *_ = problem.real_sizes()
     expected = step_statistics(problem, d, width, n_step).correlated.relative_variance_of_square / n_step
     found = strength.var(ddof=1) / strength.mean() ** 2

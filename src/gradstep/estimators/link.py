@@ -10,6 +10,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import make_smoothing_spline
+from scipy.linalg import solveh_banded
+from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from gradstep.gaussian import hermite_rule, hermite_values
@@ -20,6 +22,10 @@ Host = NDArray[np.float64]
 
 _DEGREE = 9
 _KNOTS = 200
+#: The roughness penalty about which the smoother is decomposed, and factors of it: the least error is near one of them.
+_ROUGHNESS, _FACTORS = 1e-2, np.logspace(-7, 7, 57)
+#: Points that are closer count as so far from each other: squares of differences over less have too few digits.
+_SHORTEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +98,64 @@ def fit_link(kappa: Host, y: Host, weights: Host) -> Link:
         level = float(weights @ y / weights.sum())
         curve: Callable[[Host], Host] = partial(np.full_like, fill_value=level)
     else:
-        curve = make_smoothing_spline(means.kappa, means.target, means.weight / means.weight.mean())
+        shares = means.weight / means.weight.mean()
+        penalty = roughness_penalty(means.kappa, means.target, shares)
+        curve = make_smoothing_spline(means.kappa, means.target, shares, penalty)
     noise = math.sqrt(weights @ (y - curve(kappa)) ** 2 / weights.sum())
     # Projections on high polynomials are integrals of the curve: sums over data would be carried by the few farthest.
     nodes, masses = hermite_rule(100)
     coefficients = hermite_values(nodes, _DEGREE) @ (masses * curve(nodes))
     return Link(curve, np.asarray(coefficients), noise)
+
+
+def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
+    r"""Return the penalty of a smoothing spline at which the error of generalised cross-validation is least.
+
+    The spline minimises :math:`\sum_iw_i(y_i-f(x_i))^2+\lambda\int f''^2`, and the error is
+
+    .. math:: \frac{\frac1n\sum_iw_i(y_i-f(x_i))^2}{(1-\frac1n\operatorname{tr}A)^2}
+
+    with the matrix A that takes y to the values of f. One decomposition gives it at every penalty: with
+    :math:`c` an eigenvalue of :math:`W^{1/2}AW^{-1/2}` at :math:`\lambda_0`, what :math:`t\lambda_0` leaves of y along
+    its eigenvector is :math:`t(1-c)/(c+t(1-c))`. These eigenvalues lie between zero and one; those of the penalty
+    differ by so many powers of ten where points are close that the small ones would be rounding.
+
+    Parameters
+    ----------
+    x, y, weights : ndarray, shape (n,)
+        Increasing points, at least three; values; weights whose mean is one.
+
+    Returns
+    -------
+    float
+        Between a ten-millionth and ten million times `_ROUGHNESS`.
+    """
+    step, roots = np.maximum(np.diff(x), _SHORTEST), np.sqrt(weights)
+    # Second differences Q of values, and the Gram matrix R of the hat functions that second derivatives are made of.
+    differences = np.zeros((len(x) - 2, len(x)))
+    row = np.arange(len(x) - 2)
+    differences[row, row], differences[row, row + 2] = 1 / step[:-1], 1 / step[1:]
+    differences[row, row + 1] = -(1 / step[:-1] + 1 / step[1:])
+    differences /= roots
+    bands = np.zeros((3, len(row)))
+    for offset in range(3):
+        products = differences[: len(row) - offset] * differences[offset:]
+        bands[offset, : len(row) - offset] = _ROUGHNESS * products.sum(axis=1)
+    bands[0] += (step[:-1] + step[1:]) / 3
+    bands[1, :-1] += step[1:-1] / 6
+    taken = _ROUGHNESS * differences.T @ solveh_banded(bands, differences, lower=True)
+    lost, vectors = np.linalg.eigh((taken + taken.T) / 2)
+    lost = np.clip(lost, 0.0, 1.0)
+    squares = (vectors.T @ (roots * y)) ** 2
+
+    def errors(factors: Host) -> Host:
+        left = factors[:, None] * lost / (1 - lost + factors[:, None] * lost)
+        return np.asarray(left**2 @ squares / left.mean(axis=1) ** 2)
+
+    place = int(np.argmin(errors(_FACTORS)))
+    low, high = (math.log(_FACTORS[at]) for at in (max(place - 1, 0), min(place + 1, len(_FACTORS) - 1)))
+    found = minimize_scalar(lambda log: float(errors(np.exp([log]))[0]), bounds=(low, high), method="bounded")
+    return _ROUGHNESS * math.exp(found.x)
 
 
 @dataclass(frozen=True, eq=False)

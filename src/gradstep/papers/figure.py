@@ -14,7 +14,9 @@ import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
@@ -161,10 +163,16 @@ def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
     for name in names or ():
         if name not in found:
             raise InvalidInput("figure", name, ", ".join(found))
-    return [figure for name, figure in found.items() if not names or name in names]
+    # Settings are dictionaries, which a caller may change.
+    return [deepcopy(figure) for name, figure in found.items() if not names or name in names]
 
 
-def _shipped() -> Iterator[Figure]:
+@lru_cache(maxsize=1)
+def _shipped() -> tuple[Figure, ...]:
+    return tuple(_read())
+
+
+def _read() -> Iterator[Figure]:
     for paper in PAPERS:
         folder = files("gradstep.papers").joinpath(paper, "figures")
         if not folder.is_dir():

@@ -41,6 +41,7 @@ MAX_NODES = 4000
 _REACH = 9.0  # the Gaussian weight beyond is 2e-18
 _ALIASING = 1e-14
 _TABLE_POINTS = 20_000  # (neuron, node) pairs smoothed at a time: bounds the memory of the quadrature
+_FEW_NEURONS = 3  # over the nodes, up to which a product with all of them is faster than to find fewer columns
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,9 @@ def _hermite_table(
 
 
 def _compressed(factor: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
-    """Return a factor with fewer columns and the same ``A A^T`` up to `tolerance` in spectral norm."""
+    """Return a factor with the same ``A A^T`` up to `tolerance` in spectral norm; with fewer columns if that pays."""
+    if factor.shape[0] <= _FEW_NEURONS * factor.shape[1]:
+        return factor
     with threads_for_factorisation(factor.shape[1]):
         eigenvalues, vectors = np.linalg.eigh(factor.T @ factor)
     kept: NDArray[np.float64] = factor @ vectors[:, np.searchsorted(eigenvalues, tolerance) :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ import pytest
 import gradstep as gs
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.neurons.bulk import isotropic
+from gradstep.theory.spectra import feature_spectrum as module
 from gradstep.theory.spectra.feature_classes import ClassEquations
 from gradstep.theory.spectra.feature_equations import FeatureEquations
-from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law, advance, find_law, start
 from gradstep.theory.together import result_of
+
+#: Several tests ask for the same.
+feature_spectrum = cache(module.feature_spectrum)
 
 TWO_LEVELS = gs.Inputs((1.0, 4.0), (0.7, 0.3))
 VALUES = {0.5: 0.5, 2.0: 0.5}
@@ -111,7 +115,7 @@ def test_transform_at_negative_z_is_the_degrees_of_freedom(changes: dict[str, An
     assert 400 * (1 + z * value.real) == pytest.approx(gs.predict(case).degrees_of_freedom, rel=1e-6)
 
 
-def same(one: Spectrum, other: Spectrum, accuracy: float) -> None:
+def same(one: module.Spectrum, other: module.Spectrum, accuracy: float) -> None:
     assert largest_difference(one.bulk, other.bulk) < accuracy
     assert one.bulk.edge == pytest.approx(other.bulk.edge, rel=10 * accuracy)
     assert len(one.outliers) == len(other.outliers)

@@ -516,6 +516,9 @@ def test_a_large_residual_makes_an_outlier_of_its_own_in_the_real_network() -> N
 @pytest.mark.parametrize("changes", [{"teacher": "tanh"}, {"eta": 0.5}, {"n_step": 10**6}, {"n_step": math.inf}])
 def test_no_sample_stands_out(changes: dict[str, Any]) -> None:
     assert feature_spectrum(UNBOUNDED.replace(**changes)).sample_outlier is None
+
+
+def test_no_sample_stands_out_of_an_isotropic_rest() -> None:
     assert feature_spectrum(UNBOUNDED, rows="isotropic").sample_outlier is None
 
 

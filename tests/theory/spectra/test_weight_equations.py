@@ -1,6 +1,7 @@
 """Equations of the first layer after plain and damped steps: limits, moments, drawn matrices and networks."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from gradstep.problem import link_of
 from gradstep.theory.spectra import stieltjes
 from gradstep.theory.spectra import weight_spectrum as module
 from gradstep.theory.spectra.stieltjes import advance, find_law, start
-from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step.correlated_samples import words_trace
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.row_fluctuations import derivative_slope
@@ -34,19 +34,22 @@ SQUARE = {"activation": "relu", "teacher": "tanh(x)+0.5", "readout": {0.5: 0.5, 
 NAMES = ("singular_value", "gradient_overlap", "teacher_overlap", "readout_overlap")
 
 
+#: Several tests ask for the same.
+weight_spectrum = cache(module.weight_spectrum)
+
+
 def parts_of(problem):
     """Return the equations of a problem and its spike, as `weight_spectrum` has them."""
-    kept = {}
-    with pytest.MonkeyPatch.context() as changes:
-        changes.setattr(module, "_outlier", lambda equations, spike, edge: kept.update(found=(equations, spike)))
-        weight_spectrum(problem)
-    return kept["found"]
+    sizes = problem.real_sizes()
+    return module._layer(problem, step_statistics(problem, sizes.d, sizes.width, sizes.n_step), "network")
 
 
 QUADRATIC = {"activation": "tanh(x)+0.3*x**2", "teacher": "tanh(x)+0.3*x**2", "readout": "gaussian"}
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD, {**NOT_ODD, "width": 240}, QUADRATIC])
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "width": 240}, QUADRATIC]
+)
 @pytest.mark.parametrize("inputs", [None, THREE])
 def test_a_large_damping_is_the_plain_step(inputs, changes):
     problem = BASE.replace(inputs=inputs, **changes)
@@ -293,7 +296,7 @@ def test_plain_steps_stretch_the_rows_as_in_networks(changes):
     assert np.all(np.abs(counts.mean(axis=0) - 240 * law.cumulative(places)) < 1.5 + 3 * error)
 
 
-@pytest.mark.parametrize("damping", [math.inf, 3.0, 0.01])
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(3.0, marks=pytest.mark.statistical), 0.01])
 @pytest.mark.parametrize("inputs", [None, THREE])
 def test_a_square_layer_has_a_hard_edge(inputs, damping):
     problem = BASE.replace(**{**SQUARE, "inputs": inputs, "damping": damping})
@@ -352,8 +355,7 @@ def test_a_band_whose_edge_does_not_move_ends_the_search(monkeypatch):
     edge = stieltjes._edge
     monkeypatch.setattr(stieltjes, "_edge", lambda *known: edge(*known)._replace(power=2))
     problem = QUADRATIC.replace(width=240, damping=math.inf)
-    step = step_statistics(problem, 240.0, 240.0, 1920.0)
-    equations, _ = module._layer(problem, step, "network")
+    equations, _ = parts_of(problem)
     with pytest.raises(NotConverged):
         find_law(equations, [0.12])
 

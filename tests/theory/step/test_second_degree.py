@@ -94,29 +94,34 @@ def test_the_mean_row_is_that_of_real_steps(damping):
     assert abs(expected[0]) > 10 * error[0]
 
 
-@pytest.mark.parametrize("damping", [math.inf, 1.0])
-def test_the_norm_is_that_of_real_steps(damping):
-    """Off the spike, without what samples make, which is the bulk: equation (C5b)."""
-    case = problem(damping=damping, n_step=20_000)
-    step, found, e = steps(case)
-    samples, d = step.correlated, 200
-    bend = e * derivative_moments(case.activation).second
-    alike = (bend * samples.linear) ** 2 * float(samples.spectrum.share @ samples.made) ** 2 * (1 - 1 / d) / d
-    differences, expected = [], found.own_component_norm + alike
+def test_the_norm_is_that_of_real_steps():
+    """Off the spike, without what samples make, which is the bulk: equation (C5b). Damped steps have the same draws."""
+    cases = [problem(damping=damping, n_step=20_000) for damping in (math.inf, 1.0)]
+    d, known, expected, differences = 200, [steps(case) for case in cases], [], []
+    for case, (step, found, e) in zip(cases, known, strict=True):
+        samples, bend = step.correlated, e * derivative_moments(case.activation).second
+        alike = (bend * samples.linear) ** 2 * float(samples.spectrum.share @ samples.made) ** 2 * (1 - 1 / d) / d
+        expected.append(found.own_component_norm + alike)
     for seed in range(8):
-        random, c, _, b, v, z, r, metric = drawn(case, seed)
-        rows = random.standard_normal((600, d)) * np.sqrt(c / d)
-        change = bend / 2 * (((rows @ z.T) ** 2 - z**2 @ c / d) * r) @ z / len(z) @ metric
-        norm = (change**2).sum(axis=1) - (change @ v) ** 2
-        # The noise of the samples is a bulk: of degree two it has half of this mean square.
-        noise = bend**2 / 2 * np.mean(r**2) / len(z) * np.trace(metric @ (z.T @ z / len(z)) @ metric)
-        # The component along the teacher and the stretched row are not independent.
-        both = metric @ (c * b) / d
-        both = 2 * (bend * samples.linear) ** 2 * (both @ both - (both @ v) ** 2)
-        differences.append(norm.mean() - noise - both - expected)
-    error = np.std(differences, ddof=1) / len(differences) ** 0.5
-    assert abs(np.mean(differences)) < 3.5 * error
-    assert expected > 10 * error
+        change, found = None, []
+        for case, (step, _, e) in zip(cases, known, strict=True):
+            random, c, _, b, v, z, r, metric = drawn(case, seed)
+            linear, bend = step.correlated.linear, e * derivative_moments(case.activation).second
+            if change is None:
+                rows = random.standard_normal((600, d)) * np.sqrt(c / d)
+                change = (((rows @ z.T) ** 2 - z**2 @ c / d) * r) @ z / len(z)
+            own = bend / 2 * change @ metric
+            norm = (own**2).sum(axis=1) - (own @ v) ** 2
+            # The noise of the samples is a bulk: of degree two it has half of this mean square.
+            noise = bend**2 / 2 * np.mean(r**2) / len(z) * np.trace(metric @ (z.T @ z / len(z)) @ metric)
+            # The component along the teacher and the stretched row are not independent.
+            both = metric @ (c * b) / d
+            both = 2 * (bend * linear) ** 2 * (both @ both - (both @ v) ** 2)
+            found.append(norm.mean() - noise - both)
+        differences.append(np.array(found) - expected)
+    error = np.std(differences, axis=0, ddof=1) / len(differences) ** 0.5
+    assert np.all(np.abs(np.mean(differences, axis=0)) < 3.5 * error)
+    assert np.all(expected > 10 * error)
 
 
 def test_groups_have_the_norm_and_the_spread_of_networks():

@@ -15,7 +15,7 @@ from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.papers.cui2024 import summary_statistics
 from gradstep.theory.equivalent import uniform
-from gradstep.theory.equivalent.tables import stacked
+from gradstep.theory.equivalent.tables import stacked, without_fit
 from gradstep.theory.equivalent.uniform import solve
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -455,7 +455,7 @@ def test_problems_that_differ_in_the_fit_share_their_tables(d):
 
 def tables_behind(problem):
     """Return what the predictions are means over."""
-    bare = predict_module._without_fit(problem)
+    bare = without_fit(problem)
     return [prepared for _, prepared in predict_module._prepared(bare, "network", "structured", 1, None)]
 
 

@@ -165,8 +165,8 @@ class FeatureEquations:
     def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return the gap, Newton's step and the tangent in z: from factors of the tables if these have few."""
         ridge = np.atleast_1d(-z * self.samples)
-        sizes = (np.full(ridge.shape, size) for size in (self.width, self.dimension, self.samples))
-        equations, states = LeverageEquations(self._table, *sizes, ridge), np.atleast_2d(state)
+        width, dimension, samples = np.multiply.outer([self.width, self.dimension, self.samples], np.ones(len(ridge)))
+        equations, states = LeverageEquations(self._table, width, dimension, samples, ridge), np.atleast_2d(state)
         if self._factors is not None:
             gap, moves = self._newton_of_factors(self._factors, equations, states)
         else:

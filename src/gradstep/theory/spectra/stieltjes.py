@@ -367,7 +367,8 @@ def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Po
 
 def _predicted(point: Point, z: complex) -> ComplexArray:
     """Return the state at z along the tangent of a solution in the logarithm of z."""
-    return point.state + np.log(z / point.z) * point.z * point.tangent
+    move = complex(np.log(z / point.z)) * point.z
+    return np.asarray(point.state + move * point.tangent)
 
 
 def _corrected(equations: Equations, z: complex, guess: ComplexArray, point: Point, inside: bool) -> Point | None:

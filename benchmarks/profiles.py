@@ -55,7 +55,6 @@ _TABLES: Parts = {
         ("neurons/bulk.py", "bulk_law"),
         ("neurons/rational_rule.py", "sparse_rules"),
         ("neurons/stretched_law.py", "_resolvents"),
-        ("neurons/stretched_law.py", "_products"),
         ("step/weighted_samples.py", "_resolvents"),
         ("step/weighted_samples.py", "with_powers"),
     ),

@@ -23,6 +23,7 @@ from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
 import gradstep as gs
 from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.papers.cui2024 import SummaryStatistics, summary_statistics
+from gradstep.theory.equivalent.tables import without_fit
 from gradstep.theory.step.own_output import output_constants
 from gradstep.threads import one_thread
 
@@ -104,7 +105,7 @@ def bare_solves(problems: Sequence[gs.Problem]) -> Callable[[], None]:
     """Return the dense solves that predictions cannot do without: their Newton steps and one conditional error each."""
     sizes: Counter[int] = Counter()
     for posed, prediction in zip(problems, gs.predict_many(problems), strict=True):
-        bare = predict_module._without_fit(posed)
+        bare = without_fit(posed)
         for _, constant in output_constants(posed):
             for _, prepared in predict_module._prepared(bare, "network", "structured", 1, constant):
                 groups, nodes = prepared.tables.features.mean.shape

@@ -7,6 +7,7 @@ the same shapes that is timed in turn with it.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,8 @@ from scipy.linalg import lapack
 import gradstep as gs
 from gradstep.papers.moniri2024.finite import finite_errors
 from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.spectra import feature_spectrum as feature_module
+from gradstep.theory.spectra import weight_spectrum as weight_module
 from gradstep.theory.spectra.feature_classes import ClassEquations
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
@@ -212,8 +215,9 @@ def posed_spectra() -> Iterator[tuple[str, float, gs.Problem]]:
 def counted(newton: Callable[..., Any], sizes: Counter[int]) -> Callable[..., Any]:
     """Return Newton's step that also counts the systems of each size."""
 
-    def step(equations: Any, z: complex, state: Any) -> Any:
-        sizes[len(state)] += 1
+    def step(equations: Any, z: Any, state: Any) -> Any:
+        *points, size = state.shape
+        sizes[size] += math.prod(points)
         return newton(equations, z, state)
 
     return step
@@ -227,9 +231,9 @@ def spectra(*, quick: bool) -> list[Row]:
         with ExitStack() as patched:
             for kind in (FeatureEquations, ClassEquations):
                 patched.enter_context(mock.patch.object(kind, "newton", counted(kind.newton, sizes)))
-            feature_spectrum(posed)
+            anew(feature_spectrum, posed)
         calls: dict[str, Callable[[], object]] = {
-            "spectrum": partial(feature_spectrum, posed),
+            "spectrum": partial(anew, feature_spectrum, posed),
             "bare": bare_systems(sizes, 1 + 0.5j),
         }
         times = timed(calls, 1)
@@ -254,26 +258,60 @@ def others(rounds: int) -> list[Row]:
     return rows
 
 
-def along_curves(points: int = 8) -> list[Row]:
-    """Time what a curve can ask for besides errors, at each place in turn."""
-    calls: dict[str, Callable[[gs.Problem], object]] = {
-        "feature_spectrum": feature_spectrum,
-        "weight_spectrum": weight_spectrum,
-        "predict_spread": gs.predict_spread,
-    }
-    posed = [problem(eta=eta) for eta in steps(points)]
-    bare = timed({"bare": bare_solves(posed)}, 3, CALLS_IN_TURN)["bare"]
-    rows = []
-    for name, call in calls.items():
+def forget_spectra() -> None:
+    """Forget the spectra that are kept."""
+    for module in (feature_module, weight_module):
+        module.whole_spectrum.cache_clear()
 
-        def every(call: Callable[[gs.Problem], object] = call) -> None:
+
+def anew(spectrum: Callable[[gs.Problem], object], problem: gs.Problem) -> None:
+    """Find a spectrum of which nothing is known."""
+    forget_spectra()
+    spectrum(problem)
+
+
+def along_curves(points: int = 8) -> list[Row]:
+    """Time what a curve can ask for besides errors, next to its places one by one with nothing known."""
+    rows = []
+    axes: dict[str, list[Any]] = {"eta": steps(points), "n": [round(n) for n in np.geomspace(300, 10_000, points)]}
+    axes["ridge"] = np.geomspace(1e-2, 1e3, points).tolist()
+    curves = {axis: [problem(**{axis: value}) for value in values] for axis, values in axes.items()}
+    calls: dict[str, tuple[Callable[[gs.Problem], object], str]] = {
+        "feature_spectrum": (feature_spectrum, "ridge"),
+        "weight_spectrum": (weight_spectrum, "n"),
+    }
+    for name, (call, axis) in calls.items():
+
+        def curve(call: Callable[[gs.Problem], object] = call, posed: list[gs.Problem] = curves[axis]) -> None:
+            forget_spectra()
             for one in posed:
                 call(one)
 
-        time_of = timed({name: every}, 1)[name]
+        def alone(call: Callable[[gs.Problem], object] = call, posed: list[gs.Problem] = curves[axis]) -> None:
+            for one in posed:
+                anew(call, one)
+
+        rows.append(at_places(f"{name} at {points} places over {axis}, tanh", curve, alone))
+        # Over the step every place has its own.
+        time_of = timed({name: partial(curve, call, curves["eta"])}, 1)[name]
+        bare = timed({"bare": bare_solves(curves["eta"])}, 3, CALLS_IN_TURN)["bare"]
         label = f"{name} at {points} places over eta, tanh"
         rows.append(row(label, time_of.least, bare.least, "bare LAPACK solves of a ridge fit at each", target=None))
+    for axis, posed in curves.items():
+
+        def each(posed: list[gs.Problem] = posed) -> None:
+            for one in posed:
+                gs.predict_spread(one)
+
+        label = f"predict_spread_many at {points} places over {axis}, tanh"
+        rows.append(at_places(label, partial(gs.predict_spread_many, posed), each))
     return rows
+
+
+def at_places(label: str, curve: Callable[[], object], alone: Callable[[], object]) -> Row:
+    """Return the row of a curve next to its places."""
+    times = timed({"curve": curve, "alone": alone}, 1)
+    return row(label, times["curve"].least, times["alone"].least, "its places one by one", target=None)
 
 
 def moniri_problem() -> gs.Problem:

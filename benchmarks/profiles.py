@@ -25,6 +25,7 @@ from benchmarks.bench_waits import (
     FIRST_PREDICTION,
     SEARCHES,
     WITHOUT_AVERAGES,
+    anew,
     moniri_problem,
     posed_curves,
     posed_grids,
@@ -54,7 +55,6 @@ _TABLES: Parts = {
         ("neurons/bulk.py", "bulk_law"),
         ("neurons/rational_rule.py", "sparse_rules"),
         ("neurons/stretched_law.py", "_resolvents"),
-        ("neurons/stretched_law.py", "_products"),
         ("step/weighted_samples.py", "_resolvents"),
         ("step/weighted_samples.py", "with_powers"),
     ),
@@ -108,7 +108,7 @@ def waits() -> Iterator[Wait]:
     for (activation, over), goal in SEARCHES.items():
         yield Wait(f"tune over {', '.join(over)}, {activation}", goal, partial(tuned, activation, over), _PREDICTIONS)
     for label, goal, spread in posed_spectra():
-        yield Wait(label, goal, partial(feature_spectrum, spread), _SPECTRUM)
+        yield Wait(label, goal, partial(anew, feature_spectrum, spread), _SPECTRUM)
     for loss in ("logistic", "hinge"):
         call = partial(convex_prediction, CLASSES, loss=loss, channel="sign")
         yield Wait(f"convex_prediction, {loss}, classes", 0.3, call, _CONVEX)

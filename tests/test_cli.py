@@ -12,7 +12,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +35,7 @@ from gradstep.simulation import simulate
 from gradstep.sizes import Proportional
 from gradstep.text_table import in_words
 from gradstep.theory import QUANTITIES, predict, predict_spread
+from gradstep.theory.equivalent import batches
 
 SETTINGS = """
 [problem]
@@ -268,15 +268,14 @@ def test_what_does_not_vary_is_right_or_clearly_wrong() -> None:
 
 
 def test_what_cannot_be_predicted_leaves_the_rest_to_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("gradstep.theory.predict")  # the package gives the function of that name
-    honest = module._solve
+    honest = batches._solved
 
-    def failing(problems: Any, prepared: Any) -> Any:
-        if any(problem.n == 25 for problem in problems):
+    def failing(fits: Any) -> Any:
+        if any(fit.sizes.n == 25 for fit in fits):
             raise NotConverged("the equations", 1.0, 1e-10, "Change them.")
-        return honest(problems, prepared)
+        return honest(fits)
 
-    monkeypatch.setattr(module, "_solve", failing)
+    monkeypatch.setattr(batches, "_solved", failing)
     result = run("compare", *SMALL, "--seeds", "2", "--n", "25,35")
     assert result.exit_code == 3
     words = " ".join(result.stdout.split())

@@ -18,6 +18,7 @@ from gradstep.simulation import simulate_many
 from gradstep.sweeps import design_of
 from gradstep.text_table import in_words
 from gradstep.theory import QUANTITIES, predict_each
+from gradstep.theory.equivalent import batches
 
 PROBLEM = gs.Problem(
     activation="tanh", teacher="sin", d=20, width=16, n_step=40, n=30, eta=gs.Step(1.0, 0.5), ridge=0.5, noise=0.1
@@ -27,15 +28,14 @@ PROBLEM = gs.Problem(
 @pytest.fixture
 def refusing(monkeypatch):
     """Let the theory refuse problems with 25 samples."""
-    module = importlib.import_module("gradstep.theory.predict")
-    honest = module._solve
+    honest = batches._solved
 
-    def solve(problems, prepared):
-        if any(problem.n == 25 for problem in problems):
+    def solved(fits):
+        if any(fit.sizes.n == 25 for fit in fits):
             raise NotConverged("the equations", 1.0, 1e-10, "Change them.")
-        return honest(problems, prepared)
+        return honest(fits)
 
-    monkeypatch.setattr(module, "_solve", solve)
+    monkeypatch.setattr(batches, "_solved", solved)
 
 
 def test_one_problem_is_predicted_and_measured():

@@ -13,6 +13,7 @@ from gradstep.cli.compute import _check_size
 from gradstep.errors import InvalidInput
 from gradstep.memory import check_fits, remembered
 from gradstep.sizes import Sizes
+from gradstep.theory.equivalent import batches
 
 # The package has a function of this name.
 predict_module = import_module("gradstep.theory.predict")
@@ -114,13 +115,13 @@ def test_a_batch_holds_few_tables_at_a_time(monkeypatch):
     monkeypatch.setattr(predict_module, "_REMEMBERED", most)
     monkeypatch.setattr(predict_module._prepared, "_most", most)
     predict_module._prepared.cache_clear()
-    solve, waited = predict_module._solve, []
+    solved, waited = batches._solved, []
 
-    def watched(problems, prepared):
-        waited.append(sum(predict_module._table_memory(each.tables) for each in prepared))
-        return solve(problems, prepared)
+    def watched(fits):
+        waited.append(sum(fit.tables.memory for fit in fits))
+        return solved(fits)
 
-    monkeypatch.setattr(predict_module, "_solve", watched)
+    monkeypatch.setattr(batches, "_solved", watched)
     tracemalloc.start()
     try:
         found = [prediction.test_error for prediction in gs.predict_many(problems)]

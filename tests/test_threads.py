@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -16,9 +15,9 @@ from gradstep import threads
 from gradstep.estimators import base, readout
 from gradstep.sweeps import Task
 from gradstep.sweeps.task import carry_out
+from gradstep.theory.equivalent import batches
 from gradstep.threads import blas_threads, one_thread, threads_for_factorisation, threads_for_products
 
-module = import_module("gradstep.theory.predict")  # the package has a function of this name
 PROBLEM = gs.Problem(activation="tanh", teacher="sin", d=12, width=16, n_step=40, n=30, eta=1.0, ridge=1.0, noise=0.1)
 
 
@@ -123,7 +122,7 @@ def test_spectra_are_measured_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_theory_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = seen_by(monkeypatch, module, "solve")
+    seen = seen_by(monkeypatch, batches, "solve")
     gs.predict(PROBLEM)
     assert set(seen) == {1}
 

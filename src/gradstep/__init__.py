@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradstep.sizes import Proportional
     from gradstep.spectra import SpectrumOverlay, spectrum
     from gradstep.sweeps import sweep
-    from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
+    from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread, predict_spread_many
     from gradstep.theory.tuning import Tuned, tune
 
 __version__ = "0.2.0"
@@ -69,6 +69,7 @@ _HOME = {
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
     "predict_spread": "gradstep.theory",
+    "predict_spread_many": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
     "simulate": "gradstep.simulation",
     "spectrum": "gradstep.spectra",
@@ -108,6 +109,7 @@ __all__ = [
     "predict",
     "predict_many",
     "predict_spread",
+    "predict_spread_many",
     "scalar_function",
     "simulate",
     "spectrum",

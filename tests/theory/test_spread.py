@@ -87,7 +87,11 @@ def test_a_step_of_nothing_along_the_own_output(activation):
 def test_errors_linear_in_a_constant_of_the_own_output_add_its_variance(monkeypatch):
     # The constant is Gaussian, and its standard deviation the mean of the activation, which for relu is 1/sqrt(2 pi).
     slopes, within = np.array([0.3, -0.2]), np.array([0.02, 0.005])
-    monkeypatch.setattr(spread_module, "_given_constant", lambda _, constant: (1 + slopes * constant, within, 0.49))
+
+    def given(asked):
+        return ((place, (1 + slopes * constant, within, 0.49)) for place, (_, constant) in enumerate(asked))
+
+    monkeypatch.setattr(spread_module, "_given_constants", given)
     spread = gs.predict_spread(BASE.replace(activation="relu", output_scale="1/sqrt(N)"))
     expected = np.sqrt(within + slopes**2 / (2 * math.pi))
     assert [spread.test_error, spread.train_error] == pytest.approx(expected, rel=1e-5)
@@ -102,7 +106,7 @@ def test_a_constant_of_the_own_output_adds_the_variance_of_the_errors_over_it():
     )
     z, weight = np.polynomial.hermite_e.hermegauss(6)
     mean, weight = moments(problem.activation).mean, weight / weight.sum()
-    given = [spread_module._given_constant(problem, mean * x) for x in z]
+    given = [found for _, found in sorted(spread_module._given_constants([(problem, mean * x) for x in z]))]
     errors, variances = (np.array([g[k] for g in given]) for k in (0, 1))
     within, between = weight @ variances, weight @ errors**2 - (weight @ errors) ** 2
     spread = gs.predict_spread(problem)
@@ -162,9 +166,46 @@ def test_refusals():
 
 
 def test_a_variance_below_zero_is_refused(monkeypatch):
-    monkeypatch.setattr(spread_module, "_given_constant", lambda *_: (np.ones(2), np.array([-1e-3, 0.1]), 0.0))
+    monkeypatch.setattr(spread_module, "_given_constants", lambda _: [(0, (np.ones(2), np.array([-1e-3, 0.1]), 0.0))])
     with pytest.raises(NotConverged, match=r"variance is -0\.001 times the square of the error"):
         gs.predict_spread(BASE)
+
+
+@pytest.mark.parametrize("changes", [{}, {"activation": "relu", "output_scale": "1/sqrt(N)"}, {"damping": 0.5}])
+def test_a_batch_has_the_spreads_of_its_problems(changes):
+    # Along a curve over the fit, and along one over the step, in no order of either.
+    fits = [{"n": n, "ridge": ridge} for n in (1000, 300, 512) for ridge in (0.1, 5.0)]
+    problems = [BASE.replace(**changes, **fit) for fit in [*fits, {"eta": 2.0}, {"eta": gs.Step(0.3, 0.5)}, {"n": 400}]]
+    found = gs.predict_spread_many(iter(problems))
+    assert [spread.problem for spread in found] == problems
+    for problem, spread in zip(problems, found, strict=True):
+        alone = gs.predict_spread(problem).to_dict()
+        assert spread.to_dict() == pytest.approx(alone, rel=1e-9)
+    assert len({spread.test_error for spread in found}) == len(problems)
+
+
+def test_problems_that_differ_in_the_fit_share_the_tables_of_the_draws(monkeypatch):
+    made = []
+
+    def watched(problem, *others, **options):
+        made.append(problem)
+        return original(problem, *others, **options)
+
+    original = spread_module.tables_of
+    monkeypatch.setattr(spread_module, "tables_of", watched)
+    gs.predict_spread(BASE)
+    alone = len(made)
+    gs.predict_spread_many(BASE.replace(n=n, ridge=ridge) for n in (300, 900) for ridge in (0.5, 2.0))
+    assert alone > 0
+    assert len(made) == 2 * alone
+
+
+def test_a_batch_is_of_problems():
+    with pytest.raises(InvalidInput, match=r"an iterable of gradstep.Problem"):
+        gs.predict_spread_many(BASE)
+    with pytest.raises(InvalidInput, match="a finite dimension"):
+        gs.predict_spread_many([BASE, gs.Problem.cui2024(alpha=2, alpha0=1, eta_tilde=1, lam=0.1)])
+    assert gs.predict_spread_many([]) == []
 
 
 @pytest.mark.parametrize("activation", ["relu", "cos", "H5/20", "H6/20", "H8/100"])

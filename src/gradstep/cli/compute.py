@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gradstep.sizes import Sizes
     from gradstep.theory import Prediction, Spread
 
-#: Problems predicted between two reports of progress.
-_BATCH = 256
+#: Problems predicted between two reports of progress, and problems whose spread is.
+_BATCH, _SPREADS = 256, 16
 #: Floating-point operations of one seed that would take a fast processor a month: more are refused.
 _MOST_OPERATIONS = 1e18
 #: The size that a paper's parameters may leave out, which means its limit.
@@ -55,23 +55,24 @@ def lines_of(curve: Curve) -> Curve:
 
 
 def spread_grid(grid: Grid) -> list[Spread]:
-    """Predict the spread of every problem of a grid.
+    """Predict the spread of every problem of a grid, in batches.
 
     Raises
     ------
     InvalidInput, NotConverged
-        As `gradstep.theory.predict_spread`; NotConverged also where numbers leave the range of double precision.
+        As `gradstep.theory.predict_spread_many`; NotConverged also where numbers leave the range of double precision.
     """
-    from gradstep.theory import predict_spread
+    from gradstep.theory import predict_spread_many
 
+    total = len(grid.problems)
     with _in_range("spread"), naming_the_size(grid):
-        if len(grid.problems) == 1:
-            return [predict_spread(grid.problems[0])]
+        if total <= _SPREADS:
+            return predict_spread_many(grid.problems)
         spreads: list[Spread] = []
         with progress("spreads predicted") as report:
-            for problem in grid.problems:
-                spreads.append(predict_spread(problem))
-                report(len(spreads), len(grid.problems), "")
+            for start in range(0, total, _SPREADS):
+                spreads += predict_spread_many(grid.problems[start : start + _SPREADS])
+                report(len(spreads), total, "")
         return spreads
 
 

@@ -3,7 +3,7 @@
 from gradstep.theory.caveats import Caveat
 from gradstep.theory.predict import predict, predict_each, predict_many
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction
-from gradstep.theory.spread import Spread, predict_spread
+from gradstep.theory.spread import Spread, predict_spread, predict_spread_many
 
 __all__ = [
     "QUANTITIES",
@@ -15,4 +15,5 @@ __all__ = [
     "predict_each",
     "predict_many",
     "predict_spread",
+    "predict_spread_many",
 ]

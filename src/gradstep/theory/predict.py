@@ -18,15 +18,16 @@ from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem, link_of
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
+from gradstep.theory.equivalent.batches import Fit, solve_fits
 from gradstep.theory.equivalent.tables import (
     LARGE_DIMENSION,
     SteppedNetwork,
     Tables,
     sizes_of,
-    stacked,
     stepped_networks,
+    without_fit,
 )
-from gradstep.theory.equivalent.uniform import UniformSolution, solve
+from gradstep.theory.equivalent.uniform import UniformSolution
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step.own_output import output_constants
@@ -45,18 +46,8 @@ _ROUNDING = 1e-6
 #: Bytes of tables that are kept, and that problems hold while they wait to be solved together. The curves of a page
 #: have a quarter of it as a rule; after a step so strong that the features are steep one table has as much.
 _REMEMBERED = 2.0**26
-#: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
-#: arrays over groups and special directions; bytes of all that is smaller.
-_BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Problems whose tables are made together.
 _AT_ONCE = 64
-#: Members of a batch solved together; larger batches gain nothing.
-_BATCH = 256
-#: Numbers in the largest stack of matrices, half a megabyte: it is still in the cache when it is used next, and the
-#: memory of larger ones is given back to the system and asked for anew, which may take half as long as the work on it.
-_LARGEST_STACK = 2**16
-#: How much larger the matrices of a member may become to be solved with others, and what is small enough in any case.
-_FILLED_UP, _ANY_SIZE = 1.5, 2**12
 #: What multiplies the number of nodes of a prediction that is wanted roughly.
 _ROUGH = 0.7
 
@@ -73,8 +64,6 @@ class _Prepared:
     tables: Tables
     #: Factor of the rows along the readout; the spiked random features model has none, but for an output of order one.
     shrinkage: float
-    #: Numbers of groups, nodes, classes and special directions; and what members of a batch must have in common.
-    shape: tuple[int, ...]
     #: What a prediction says of the step alone.
     spike_strength: float
     bulk_variance: float
@@ -88,13 +77,7 @@ class _Prepared:
 
 def _memory(parts: Sequence[tuple[float, _Prepared]]) -> float:
     """Return the bytes that tables take, about and at most."""
-    return sum(_table_memory(prepared.tables) for _, prepared in parts)
-
-
-def _table_memory(tables: Tables) -> float:
-    (groups, nodes), special = tables.features.mean.shape, len(tables.bulk.teacher)
-    numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
-    return float(8 * numbers + _SMALL)
+    return sum(prepared.tables.memory for _, prepared in parts)
 
 
 _Asked: TypeAlias = tuple[Problem, RowLaw, BulkModel, float, float | None]
@@ -237,7 +220,7 @@ def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], 
                 "None for correlated inputs or a damped step: the model is one of isotropic inputs and a plain step"
             )
             raise InvalidInput(*named, allowed)
-        bare = _without_fit(problem)
+        bare = without_fit(problem)
         for place, (share, constant) in enumerate(output_constants(problem, math.ceil(refine))):
             asked.setdefault((bare, *models, refine, constant), []).append((index, place, share))
     results: dict[int, dict[tuple[int, int], tuple[float, Prediction]]] = {}
@@ -296,39 +279,16 @@ def _solve_all(
     waiting: Sequence[_Waiting],
     results: dict[int, dict[tuple[int, int], tuple[float, Prediction]]],
 ) -> None:
-    """Solve what waits, tables of similar shapes together, and add it to the results."""
-    for members, size in _batches(waiting):
-        for start in range(0, len(members), size):
-            batch = members[start : start + size]
-            solved = _solve([problems[member.problem] for member in batch], [member.prepared for member in batch])
-            for member, prediction in zip(batch, solved, strict=True):
-                results.setdefault(member.problem, {})[member.place] = member.share, prediction
+    """Solve what waits and add it to the results."""
+    fits = [_fit(problems[member.problem], member.prepared) for member in waiting]
+    for place, solution, index in solve_fits(fits):
+        member = waiting[place]
+        prediction = _prediction(problems[member.problem], member.prepared, solution, index)
+        results.setdefault(member.problem, {})[member.place] = member.share, prediction
 
 
-def _batches(waiting: Sequence[_Waiting]) -> Iterator[tuple[list[_Waiting], int]]:
-    """Yield what is best solved together, and how many members at once.
-
-    Many members of one shape have a batch of their own. Few, as along a curve, are filled up to a larger shape: a batch
-    of one takes longer than the work on what is added.
-    """
-    alike: dict[tuple[int, ...], list[_Waiting]] = {}
-    for member in waiting:
-        alike.setdefault(member.prepared.shape, []).append(member)
-    together: list[_Waiting] = []
-    largest: tuple[int, ...] = ()
-    for shape in sorted(alike, key=lambda shape: (shape[-2:], _numbers(shape))):
-        if len(alike[shape]) * _numbers(shape) > _LARGEST_STACK / 2:
-            yield alike[shape], _batch_size(shape)
-            continue
-        both = tuple(map(max, zip(largest or shape, shape, strict=True)))
-        smallest = together[0].prepared.shape if together else shape
-        grown = _numbers(both) > max(_FILLED_UP * _numbers(smallest), _ANY_SIZE)
-        if together and (grown or shape[-2:] != smallest[-2:]):
-            yield together, _batch_size(largest)
-            together, both = [], shape
-        together, largest = [*together, *alike[shape]], both
-    if together:
-        yield together, _batch_size(largest)
+def _fit(problem: Problem, prepared: _Prepared) -> Fit:
+    return Fit(prepared.tables, sizes_of(problem), problem.noise, prepared.shrinkage)
 
 
 def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
@@ -342,25 +302,6 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     slope = mean_curve([(share, c.kappa, c.slope) for share, c in curves], kappa)
     caveats = largest_caveats(caveat for _, part in parts for caveat in part.caveats)
     return replace(mean, curve=Curve(kappa, learned, target, slope), caveats=caveats)
-
-
-def _numbers(shape: tuple[int, ...]) -> int:
-    """Return how many numbers the largest matrices of a member have."""
-    groups, nodes, classes, *_ = shape
-    return classes * max(groups, nodes) ** 2
-
-
-def _batch_size(shape: tuple[int, ...]) -> int:
-    """Return how many members are best solved together."""
-    return max(1, min(_BATCH, _LARGEST_STACK // _numbers(shape)))
-
-
-def _without_fit(problem: Problem) -> Problem:
-    """Return the problem with the fields of the ridge fit set to one value: what is left determines the tables."""
-    # A plain copy: validating fields that were validated before costs more than the solution's bookkeeping.
-    bare = object.__new__(Problem)
-    vars(bare).update(vars(problem), n=1, ridge=1.0)
-    return bare
 
 
 @remembered(_REMEMBERED, _memory)
@@ -383,14 +324,7 @@ def _parts(
 def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedNetwork) -> _Prepared:
     """Return all of a prediction that is independent of the ridge fit, for one description of the network."""
     sizes, literal, step, tables = network.sizes, network.gradient_step, network.step, network.tables
-    features, bulk = tables.features, tables.bulk
-    shape = (
-        *features.mean.shape,
-        len(bulk.share),
-        len(bulk.teacher),
-        int(tables.joint) + 2 * int(tables.in_plane),
-        int(features.length_slope.size > 0),
-    )
+    features = tables.features
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
@@ -412,7 +346,6 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         network.alignment,
         tables,
         network.shrinkage,
-        shape,
         spike_strength,
         bulk_variance,
         kappa,
@@ -420,17 +353,6 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         step.turn,
         step_indicators(problem, literal) if rows == "network" else {},
     )
-
-
-def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[Prediction]:
-    first = prepared[0]
-    tables = first.tables.shared if all(p is first for p in prepared) else stacked([p.tables for p in prepared])
-    numbers = [(*sizes_of(p), p.noise, q.shrinkage) for p, q in zip(problems, prepared, strict=True)]
-    dimension, width, _, samples, ridge, noise, shrinkage = np.array(numbers).T
-    solution = solve(
-        tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge, shrinkage=shrinkage
-    )
-    return [_prediction(p, q, solution, index) for index, (p, q) in enumerate(zip(problems, prepared, strict=True))]
 
 
 def _seen(teacher: ScalarFunction, alignment: float, kappa: Array, *, odd: bool) -> Array:
@@ -447,8 +369,8 @@ def _mirrored(half: Array) -> Array:
 
 def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution, index: int) -> Prediction:
     kappa, target = prepared.kappa, prepared.target
-    _, nodes, *_ = prepared.shape
     features = prepared.tables.features
+    nodes = len(features.weight)
     learned, at_nodes = features.along_spike(solution.learned[index, :nodes])
     # The teacher's rest is partly along a second direction that features are resolved along.
     overlap = prepared.tables.bulk.overlap

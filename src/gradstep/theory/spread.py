@@ -10,8 +10,10 @@ of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). How th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +24,18 @@ from gradstep.problem import Problem, check_problem, link_of
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
+from gradstep.theory.equivalent.batches import Fit, solve_fits
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of
+from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of, without_fit
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.step.drawn_steps import drawn_steps
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import StepStatistics
-from gradstep.theory.together import result_of
+from gradstep.theory.together import result_of, together
 from gradstep.threads import one_thread
 
-__all__ = ["Spread", "predict_spread"]
+__all__ = ["Spread", "predict_spread", "predict_spread_many"]
 
 #: Relative changes of the population's weight and of the penalty in the differences that stand for derivatives.
 _POPULATION_CHANGE = 1e-4
@@ -49,6 +52,9 @@ _VANISHING = 1e-6
 _TOLERANCE = 0.02
 
 Array = NDArray[np.float64]
+#: Errors and their variances, for test and training, and the variance of squared test errors, given the constant in the
+#: initial output. The training error's is nan where the fit interpolates.
+_Given: TypeAlias = tuple[Array, Array, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,15 +131,50 @@ def predict_spread(problem: Problem) -> Spread:
     >>> print(f"{relative:.1%}")
     8.2%
     """
-    check_problem(problem)
-    if problem.is_limit:
-        raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
-    check_labels(problem)
-    shares, given = zip(
-        *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True
-    )
-    errors, variances, squares = (np.stack(column) for column in zip(*given, strict=True))
-    weight = np.array(shares)
+    return predict_spread_many([problem])[0]
+
+
+@one_thread()
+@within_range("the spread")
+def predict_spread_many(problems: Iterable[Problem]) -> list[Spread]:
+    """Predict the spread of a batch of problems; those that share everything but `n` and `ridge` share their tables.
+
+    Parameters
+    ----------
+    problems : iterable of Problem
+        With finite sizes.
+
+    Returns
+    -------
+    list of Spread
+        In the order given.
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As in `predict_spread`, for a problem that fails.
+    """
+    if isinstance(problems, Problem) or not isinstance(problems, Iterable):
+        raise InvalidInput("problems", problems, "an iterable of gradstep.Problem")
+    problems = list(problems)
+    for problem in problems:
+        check_problem(problem)
+        if problem.is_limit:
+            raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
+        check_labels(problem)
+    constants = [output_constants(problem) for problem in problems]
+    asked = [(problem, constant) for problem, of in zip(problems, constants, strict=True) for _, constant in of]
+    given = iter([found for _, found in sorted(_given_constants(asked), key=itemgetter(0))])
+    return [
+        _over_constants(problem, [(share, next(given)) for share, _ in of])
+        for problem, of in zip(problems, constants, strict=True)
+    ]
+
+
+def _over_constants(problem: Problem, given: Sequence[tuple[float, _Given]]) -> Spread:
+    """Return the spread, from that given the constant in the initial output, with the constants' weights."""
+    weight = np.array([share for share, _ in given])
+    errors, variances, squares = (np.stack(column) for column in zip(*(found for _, found in given), strict=True))
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
     size = max(float(weight @ errors[:, 0]), _VANISHING * moments(link_of(problem.teacher)).second_moment)
@@ -148,25 +189,69 @@ def predict_spread(problem: Problem) -> Spread:
     return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)), problem)
 
 
-def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Array, float]:
-    """Return errors and their variances, for test and training, and the variance of squared test errors.
+def _given_constants(asked: Sequence[tuple[Problem, float | None]]) -> Iterator[tuple[int, _Given]]:
+    """Yield the place of each problem with a constant in the initial output, in any order, and what is given that."""
+    alike: dict[tuple[Problem, float | None], list[int]] = {}
+    for place, (problem, constant) in enumerate(asked):
+        alike.setdefault((without_fit(problem), constant), []).append(place)
+    for (bare, constant), places in alike.items():
+        # Not with tables of others: differences of losses would have other rounding there.
+        networks = result_of(stepped_networks(bare, constant=constant))
+        of_networks = [_of_network([asked[place][0] for place in places], network) for _, network in networks]
+        weight = np.array([share for share, _ in networks])
+        for place, found in zip(places, zip(*of_networks, strict=True), strict=True):
+            errors, variances, squares = (np.stack(column) for column in zip(*found, strict=True))
+            yield place, (weight @ errors, weight @ variances, float(weight @ squares))
 
-    Given the constant in the initial output. The training error is nan where the fit interpolates.
+
+def _of_network(problems: Sequence[Problem], network: SteppedNetwork) -> list[_Given]:
+    """Return what `_given_constants` does, for problems that share one description of their network."""
+    drawn = _drawn(problems[0], network)
+    fits = [
+        Fit(tables, sizes_of(problem), problem.noise, step.readout_shrinkage)
+        for step, tables in drawn
+        for problem in problems
+    ]
+    solved = {place: _Fitted.of(solution, index) for place, solution, index in solve_fits(fits)}
+    count = len(problems)
+    return [
+        _of_fits(problem, network, *(solved[index + count * number] for number in range(len(drawn))))
+        for index, problem in enumerate(problems)
+    ]
+
+
+def _drawn(problem: Problem, network: SteppedNetwork) -> list[tuple[StepStatistics, Tables]]:
+    """Return a network's step with its tables, then those of its draws.
+
+    The step is a standard deviation up and down each of the independent directions of its random numbers.
     """
-    networks = result_of(stepped_networks(problem, constant=constant))
-    shares, given = zip(*((share, _of_network(problem, network)) for share, network in networks), strict=True)
-    errors, variances, squares = (np.stack(column) for column in zip(*given, strict=True))
-    weight = np.array(shares)
-    return weight @ errors, weight @ variances, float(weight @ squares)
+    moved = []
+    if network.gradient_step.spike != 0:
+        pairs = drawn_steps(problem, network.gradient_step, network.sizes, along_common=network.along_common)
+        moved = [step for pair in pairs for step in pair]
+    tables = dict(together(tables_of(problem, step, network.sizes, resolve=network.resolve) for step in moved))
+    return [(network.step.resolved, network.tables), *((step, tables[place]) for place, step in enumerate(moved))]
 
 
-def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array, float]:
-    """Return the results of `_given_constant` for one description of the network."""
-    (d, width, _, samples, ridge), tables, step = network.sizes, network.tables, network.step.resolved
-    here = _solve(problem, step, tables, np.array([ridge]))
+class _Fitted(NamedTuple):
+    """Test and training error of a fit, its training loss, and ``1/(1 + V)`` at the nodes."""
+
+    errors: Array
+    train_loss: float
+    remaining: Array
+
+    @classmethod
+    def of(cls, solution: UniformSolution, index: int) -> _Fitted:
+        errors = np.array([solution.test_error[index], solution.train_error[index]])
+        return cls(errors, float(solution.train_loss[index]), solution.point.remaining[index].copy())
+
+
+def _of_fits(problem: Problem, network: SteppedNetwork, here: _Fitted, *ends: _Fitted) -> _Given:
+    """Return what `_given_constants` does for one description of the network, from its fit and those of its draws."""
+    (d, width, _, samples, ridge), tables, step = sizes_of(problem), network.tables, network.step.resolved
     # The population changes the fit if its weight is that of the samples.
     weight = tables.features.weight
-    change = _POPULATION_CHANGE * float(weight @ here.point.remaining[0])
+    change = _POPULATION_CHANGE * float(weight @ here.remaining[: len(weight)])
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
@@ -174,10 +259,10 @@ def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T)
-    variance = variance + _step_variance(problem, network, here)
-    if here.train_error[0] < _INTERPOLATES * here.train_loss[0]:
+    variance = variance + _step_variance(here, ends)
+    if here.errors[1] < _INTERPOLATES * here.train_loss:
         variance[1] = math.nan
-    return _errors(here), variance, float(square_variance(draw, fits, error)[0])
+    return here.errors, variance, float(square_variance(draw, fits, error)[0])
 
 
 def _solve(
@@ -211,28 +296,14 @@ def _check_derivatives(problem: Problem, features: ConditionalFeatures, fits: Un
         raise NotConverged("the derivatives of the loss", float(off), _TOLERANCE, "Raise the ridge.")
 
 
-def _step_variance(problem: Problem, network: SteppedNetwork, here: UniformSolution) -> Array:
+def _step_variance(here: _Fitted, ends: Sequence[_Fitted]) -> Array:
     """Return the variances of test and training error from the samples of the step and the mean of the readouts.
 
-    That of a parabola in each of the independent directions: for an even teacher the slope in ``E r u`` vanishes.
+    That of a parabola in each of the independent directions, of which there are both ends: for an even teacher the
+    slope in ``E r u`` vanishes.
     """
     variance = np.zeros(2)
-    for up, down in _shifted_errors(problem, network):
-        variance += ((up - down) / 2) ** 2 + (up + down - 2 * _errors(here)) ** 2 / 2
+    for up, down in zip(ends[::2], ends[1::2], strict=True):
+        slope, bend = up.errors - down.errors, up.errors + down.errors - 2 * here.errors
+        variance += (slope / 2) ** 2 + bend**2 / 2
     return variance
-
-
-def _errors(solution: UniformSolution) -> Array:
-    return np.array([solution.test_error[0], solution.train_error[0]])
-
-
-def _shifted_errors(problem: Problem, network: SteppedNetwork) -> Iterator[tuple[Array, Array]]:
-    """Yield the errors a standard deviation up and down each of the independent directions of the step's numbers."""
-    sizes, resolve = network.sizes, network.resolve
-    if network.gradient_step.spike == 0:
-        return
-    for pair in drawn_steps(problem, network.gradient_step, sizes, along_common=network.along_common):
-        tables = [result_of(tables_of(problem, step, sizes, resolve=resolve)) for step in pair]
-        ridge = np.array([sizes.ridge])
-        up, down = (_solve(problem, step, table, ridge) for step, table in zip(pair, tables, strict=True))
-        yield _errors(up), _errors(down)

@@ -14,8 +14,9 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.papers.cui2024 import summary_statistics
+from gradstep.theory.equivalent import batches as batches_module
 from gradstep.theory.equivalent import uniform
-from gradstep.theory.equivalent.tables import stacked
+from gradstep.theory.equivalent.tables import stacked, without_fit
 from gradstep.theory.equivalent.uniform import solve
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -455,7 +456,7 @@ def test_problems_that_differ_in_the_fit_share_their_tables(d):
 
 def tables_behind(problem):
     """Return what the predictions are means over."""
-    bare = predict_module._without_fit(problem)
+    bare = without_fit(problem)
     return [prepared for _, prepared in predict_module._prepared(bare, "network", "structured", 1, None)]
 
 
@@ -477,9 +478,9 @@ def test_tables_that_fill_up_others_change_nothing(activation, readout, monkeypa
         batches.append(len(sizes["ridge"]))
         return solve(tables, **sizes)
 
-    monkeypatch.setattr(predict_module, "solve", counted)
+    monkeypatch.setattr(batches_module, "solve", counted)
     together = gs.predict_many(curve)
-    shapes = {part.shape for problem in curve for part in tables_behind(problem)}
+    shapes = {part.tables.shape for problem in curve for part in tables_behind(problem)}
     assert len(batches) < len(shapes)
     for one, other in zip(together, alone, strict=True):
         for name in ("test_error", "train_error", "train_loss", "degrees_of_freedom"):

@@ -18,11 +18,11 @@ from gradstep.papers.ba2022 import outlier
 from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
-from gradstep.theory.spectra import spike
+from gradstep.theory.spectra import spike, stieltjes
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.feature_spectrum import _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.spectra.stieltjes import Law, advance, around, averaged_tail, find_law, mean_law, start
-from gradstep.theory.spectra.weight_spectrum import weight_spectrum
+from gradstep.theory.spectra.weight_spectrum import weight_spectrum, whole_spectrum
 from gradstep.theory.step.statistics import step_statistics
 from gradstep.theory.step.weighted_samples import largest_residual
 
@@ -562,6 +562,70 @@ def test_factors_of_polynomials_give_the_step_of_the_whole_matrix(
         np.testing.assert_allclose(one, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("changes", [{}, {"activation": "x + 0.3*x**2", "readout": {-1.0: 0.3, 0.5: 0.5, 2.0: 0.2}}])
+def test_newton_at_several_points_is_that_at_each(changes: dict[str, Any]) -> None:
+    equations = _equations_of(problem(**changes))
+    if changes:
+        equations = replace(equations, **{name: np.repeat(getattr(equations, name), 12, axis=0)
+                                          for name in ("slope", "variance", "neurons", "shared")})  # fmt: skip
+    assert (equations._factors is not None) == bool(changes)
+    z = equations.top / np.array([5.0, 20.0, 50.0]) * (1 + 0.2j)
+    far = start(equations, 1e3j * equations.top)
+    states = np.stack([advance(equations, far, each).state * (1 + 0.01j) for each in z])
+    together = equations.newton(z, states)
+    alone = zip(*(equations.newton(complex(each), state) for each, state in zip(z, states, strict=True)), strict=True)
+    for found, expected in zip(together, alone, strict=True):
+        np.testing.assert_allclose(found, np.stack(expected), rtol=1e-9, atol=1e-10 * np.abs(found).max())
+
+
+def test_panels_solved_together_are_those_of_a_walk() -> None:
+    calls = 0
+
+    class Counted(FeatureEquations):
+        def newton(self, z: Any, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            nonlocal calls
+            calls += 1
+            return super().newton(z, state)
+
+    class Walked(Counted):
+        at_once = 1
+
+    equations = _equations_of(problem())
+    values = {field.name: getattr(equations, field.name) for field in fields(equations)}
+    laws, counts = [], []
+    for kind in (Counted, Walked):
+        calls = 0
+        laws.append(find_law(kind(**values)))
+        counts.append(calls)
+    found, expected = laws
+    np.testing.assert_allclose(found.eigenvalue, expected.eigenvalue, rtol=1e-10)
+    np.testing.assert_allclose(found.density, expected.density, rtol=1e-8)
+    assert counts[0] < 0.7 * counts[1]
+
+
+def test_a_guess_that_leads_nowhere_is_walked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    equations = features(0.5, 1.0, 1.0, 0.5, 0.5)
+    expected = find_law(equations)
+    monkeypatch.setattr(stieltjes, "_TO_HALVES", 1e3 * stieltjes._TO_HALVES)
+    np.testing.assert_allclose(find_law(equations).density, expected.density, rtol=1e-8)
+
+
+def test_spectra_are_shared_by_fits_that_they_do_not_depend_on() -> None:
+    case = problem(eta=0.3)
+    features, weights = feature_spectrum(case), weight_spectrum(case)
+    assert feature_spectrum(case.replace(ridge=30.0)) is features
+    assert weight_spectrum(case.replace(ridge=30.0, n=900)) is weights
+    assert feature_spectrum(case.replace(n=900)).bulk.edge != pytest.approx(features.bulk.edge, rel=0.01)
+    assert weight_spectrum(case.replace(eta=30.0)).outlier is not None
+    assert weights.outlier is None
+
+
+def test_edges_of_marchenko_and_pastur_have_twelve_digits() -> None:
+    (band,) = weight_spectrum(problem(eta=0.0, width=500)).before.bands
+    ends = 500 / 200 * (1 + np.array([-1, 1]) * math.sqrt(200 / 500)) ** 2
+    np.testing.assert_allclose([band.lower, band.upper], ends, rtol=1e-11)
+
+
 def test_a_polynomial_after_a_large_step_takes_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bands of five decades, with gaps that long strides miss: 10^5 evaluations of the whole matrix once."""
     calls = 0
@@ -729,8 +793,10 @@ def test_edge_of_the_weights_does_not_hang_on_the_rule_for_unbounded_residuals(
     for shrink in (1.0, 0.75):
         for name in ("_PANEL", "_PANEL_WITH_NOISE"):
             monkeypatch.setattr(spike, name, shrink * getattr(spike, name))
+        whole_spectrum.cache_clear()
         edges.append(weight_spectrum(case).after.edge)
     assert edges[1] == pytest.approx(edges[0], rel=0.005)
+    assert edges[1] != edges[0]
 
 
 @pytest.mark.statistical

@@ -35,6 +35,7 @@ __all__ = [
     "stacked",
     "stepped_networks",
     "tables_of",
+    "without_fit",
 ]
 
 #: Largest eigenvalue of the inputs' covariance, over d, with a prediction.
@@ -57,8 +58,19 @@ def sizes_of(problem: Problem) -> Sizes[float]:
     return problem.real_sizes(LARGE_DIMENSION)
 
 
+def without_fit(problem: Problem) -> Problem:
+    """Return the problem with the fields of the ridge fit set to one value: what is left determines the tables."""
+    # A plain copy: validating fields that were validated before costs more than the solution's bookkeeping.
+    bare = object.__new__(Problem)
+    vars(bare).update(vars(problem), n=1, ridge=1.0)
+    return bare
+
+
 #: How many nodes there are where a second direction is resolved too, over those without it.
 _COARSER = 0.6
+#: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
+#: arrays over groups and special directions; bytes of all that is smaller.
+_BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {
@@ -90,6 +102,23 @@ class Tables:
     def shared(self) -> Tables:
         """The tables of one problem with a leading axis of length one, for problems that share them."""
         return stacked([self])
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of groups, nodes, classes and special directions; and what tables must have in common to be stacked.
+
+        Of one problem, without a leading axis.
+        """
+        features, bulk = self.features, self.bulk
+        alike = int(self.joint) + 2 * int(self.in_plane), int(features.length_slope.size > 0)
+        return (*features.mean.shape, len(bulk.share), len(bulk.teacher), *alike)
+
+    @property
+    def memory(self) -> float:
+        """Bytes that the tables of one problem take, about and at most."""
+        (groups, nodes), special = self.features.mean.shape, len(self.bulk.teacher)
+        numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
+        return float(8 * numbers + _SMALL)
 
     @cached_property
     def leverage_table(self) -> LeverageTable:

@@ -161,6 +161,11 @@ class ClassEquations(FeatureEquations):
         leverage = (self.neurons * resolvent) @ (mean[:, None] * self.slope**2 + self.variance)
         return np.log(np.concatenate([leverage, resolvent]).astype(np.complex128))
 
+    @property
+    def at_once(self) -> int:
+        """Number of points of `newton`."""
+        return 1
+
     def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return the gap, Newton's step and the tangent in z."""
         (left, right), pairs = self.factors, self._pairs

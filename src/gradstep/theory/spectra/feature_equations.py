@@ -35,6 +35,10 @@ ComplexArray = NDArray[np.complex128]
 
 #: Step along the imaginary axis that stands for a derivative: nothing is lost in it, however small it is.
 _IMAGINARY = 1e-20
+#: Numbers in the largest stack of matrices, which is still in the cache when it is used next.
+_LARGEST_STACK = 2**16
+#: Least number of points that are worth a stack: guesses from a walk are better.
+_WORTH_A_STACK = 6
 #: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest.
 _WORTH_FACTORS, _DIMENSION = 3, 1e-14
 #: Least singular value of a table that has factors, over the largest.
@@ -53,7 +57,7 @@ class _Factors(NamedTuple):
     def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """Return the vector that turns products of factors into ``u @ matrix @ u``."""
         first, second, double = self.pairs
-        return np.asarray((matrix[first, second] + matrix[second, first]) / 2 * double)
+        return np.asarray((matrix[..., first, second] + matrix[..., second, first]) / 2 * double)
 
 
 def _product(table: Array) -> tuple[Array, Array] | None:
@@ -152,18 +156,26 @@ class FeatureEquations:
         leverage = (self.neurons * resolvent) @ (self.slope**2 + self.variance)
         return np.log(np.concatenate([leverage, resolvent]).astype(np.complex128))
 
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+    @property
+    def at_once(self) -> int:
+        """Number of points whose matrices are together in the cache, or one where these are large."""
+        count = _LARGEST_STACK // sum(self.slope.shape) ** 2
+        return count if count >= _WORTH_A_STACK else 1
+
+    def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return the gap, Newton's step and the tangent in z: from factors of the tables if these have few."""
-        equations = LeverageEquations(
-            self._table, *(np.array([size]) for size in (self.width, self.dimension, self.samples, -z * self.samples))
-        )
+        ridge = np.atleast_1d(-z * self.samples)
+        width, dimension, samples = np.multiply.outer([self.width, self.dimension, self.samples], np.ones(len(ridge)))
+        equations, states = LeverageEquations(self._table, width, dimension, samples, ridge), np.atleast_2d(state)
         if self._factors is not None:
-            return self._newton_of_factors(self._factors, equations, state)
-        point = evaluate(equations, state[None])
-        matrix, into, out = linearised(equations, point)
-        right = into[..., None] * self._right_sides(point.gap, point.following)
-        step, tangent = (out[..., None] * solved_definite(matrix, right))[0].T
-        return point.gap[0], step, tangent
+            gap, moves = self._newton_of_factors(self._factors, equations, states)
+        else:
+            point = evaluate(equations, states)
+            gap, (matrix, into, out) = point.gap, linearised(equations, point)
+            right = into[..., None] * self._right_sides(gap, point.following)
+            moves = out[..., None] * solved_definite(matrix, right)
+        step, tangent = np.moveaxis(moves, -1, 0)
+        return gap.reshape(state.shape), step.reshape(state.shape), tangent.reshape(state.shape)
 
     @cached_property
     def _table(self) -> LeverageTable:
@@ -178,36 +190,41 @@ class FeatureEquations:
 
     def _newton_of_factors(
         self, factors: _Factors, equations: LeverageEquations, state: ComplexArray
-    ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return what `newton` does: the matrix is a diagonal one less a product of few dimensions."""
+    ) -> tuple[ComplexArray, ComplexArray]:
+        """Return the gap, and step and tangent, of `newton`: the matrix is a diagonal one less one of few dimensions.
+
+        With a leading axis for the points.
+        """
         left, right, by_group, by_node, pairs = factors
         nodes, squares = len(self.weight), len(pairs.first)
-        leverage, resolvent = np.split(np.exp(state), [nodes])
-        sample_weight, density = equations.sampling[0] / (1 + leverage), equations.per_direction[0] * resolvent
-        gain, product = (right * sample_weight) @ right.T, (left.T * density) @ left
-        damping = np.linalg.inv(np.eye(len(gain)) + gain @ product)
+        values = np.exp(state)
+        leverage, resolvent = values[:, :nodes], values[:, nodes:]
+        sample_weight, density = equations.sampling / (1 + leverage), equations.per_direction * resolvent
+        gain, product = (right * sample_weight[:, None]) @ right.T, (left.T * density[:, None]) @ left
+        damping = np.linalg.inv(np.eye(len(right)) + gain @ product)
         coupling, psi = product @ damping, damping @ gain
-        raised = np.concatenate([factors.diagonal(coupling), density @ by_group[:, squares:]]) @ by_node
-        added = by_group @ np.concatenate([factors.diagonal(psi), by_node[squares:] @ sample_weight])
-        following = np.concatenate([self.dimension * raised, 1 / (equations.ridge + added)])
-        gap = np.log(following / np.exp(state))
+        raised = np.concatenate([factors.diagonal(coupling), density @ by_group[:, squares:]], axis=1) @ by_node
+        load = np.concatenate([factors.diagonal(psi), sample_weight @ by_node[squares:].T], axis=1)
+        following = np.concatenate(
+            [self.dimension * raised, 1 / (equations.ridge[:, None] + load @ by_group.T)], axis=1
+        )
+        gap = np.log(following / values)
 
-        into = np.concatenate([raised, density / following[nodes:]])
-        out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
+        into = np.concatenate([raised, density / following[:, nodes:]], axis=1)
+        out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)], axis=1)
         size, one = len(by_node), np.eye(len(by_node))
-        core = np.zeros((2 * size, 2 * size), dtype=np.complex128)
-        core[:size, size:], core[size:, :size] = one, one
+        core = np.zeros((len(state), 2 * size, 2 * size), dtype=np.complex128)
+        core[:, :size, size:], core[:, size:, :size] = one, one
         of_nodes, of_groups, source = slice(squares), slice(size, size + squares), pairs.square(damping)
-        core[of_nodes, of_nodes], core[of_groups, of_groups] = pairs.square(coupling), pairs.square(psi)
-        core[of_nodes, of_groups], core[of_groups, of_nodes] = source.T, source
-        rows = np.zeros((2 * size, len(state)), dtype=np.complex128)
-        rows[:size, :nodes], rows[size:, nodes:] = by_node, by_group.T * density
+        core[:, of_nodes, of_nodes], core[:, of_groups, of_groups] = pairs.square(coupling), pairs.square(psi)
+        core[:, of_nodes, of_groups], core[:, of_groups, of_nodes] = source.mT, source
+        rows = np.zeros((len(state), 2 * size, state.shape[1]), dtype=np.complex128)
+        rows[:, :size, :nodes], rows[:, size:, nodes:] = by_node, by_group.T * density[:, None]
         # Woodbury's formula.
-        alone = self._right_sides(gap, following) / out[:, None]
-        spread = rows / (into * out)
-        missing = np.linalg.solve(np.eye(2 * size) - core @ (spread @ rows.T), core @ (rows @ alone))
-        step, tangent = (out[:, None] * (alone + spread.T @ missing)).T
-        return gap, step, tangent
+        alone = self._right_sides(gap, following) / out[..., None]
+        spread = rows / (into * out)[:, None]
+        missing = np.linalg.solve(np.eye(2 * size) - core @ (spread @ rows.mT), core @ (rows @ alone))
+        return gap, out[..., None] * (alone + spread.mT @ missing)
 
     @cached_property
     def _factors(self) -> _Factors | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +46,13 @@ from gradstep.theory.step.weighted_samples import largest_residual, residual_law
 from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
-__all__ = ["Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
+__all__ = ["REMEMBERED", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above", "whole_spectrum"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
+#: Spectra that are kept: places of a curve may share theirs, and the one without a step.
+REMEMBERED = 32
 #: Degrees of the functions of kappa and of the readout that outliers are compared with.
 _DEGREE = 4
 #: Shares of the neurons, and of the inputs far out along the spike, whose bulk is averaged, one pair after the other,
@@ -189,6 +192,12 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     """
     check_refine(refine)
     check_finite(problem, rows)
+    return whole_spectrum(problem.replace(ridge=1.0), rows, refine)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def whole_spectrum(problem: Problem, rows: RowLaw, refine: int) -> Spectrum:
+    """Return the spectrum of a problem whose ridge does not matter: that of all places of a curve over it."""
     # Folding would lose which value of a vocabulary a group has.
     gaussian = problem.readout.kind == "gaussian"
     nodes = refine * _COARSER if gaussian and (problem.inputs is not None or problem.is_damped) else refine

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,8 +49,12 @@ ComplexArray = NDArray[np.complex128]
 
 #: Where the search for bands ends, over the bound of a spectrum.
 _LOWEST = 1e-11
-#: Change of a logarithm below which Newton's method has arrived, and the relative distance at which an edge has.
-_STEP_TOLERANCE = _EDGE_TOLERANCE = 1e-9
+#: Change of a logarithm below which Newton's method has arrived.
+_STEP_TOLERANCE = 1e-9
+#: Error of an edge, relative; that over the distance to it below which its place is known; and a distance that is none.
+_EDGE_TOLERANCE, _KNOWN, _NEXT = 1e-12, 0.3, 1e-9
+#: Distance of a solution from the tangent at the last one below which longer steps are taken, and how long those are.
+_STRAIGHT, _LARGEST_SHARE = 1e-3, 0.9
 #: Share of the bound of a spectrum below which a density without an edge is taken to go on to zero.
 _HARD = 1e-12
 #: Newton's steps at a point of a path, and the change of a logarithm beyond which it has met another solution; the
@@ -88,6 +92,8 @@ _MUCH = 0.1
 _DETOUR = 0.1
 _NODES, _WEIGHTS = legendre_rule(_TERMS)
 _TO_SERIES = (np.polynomial.legendre.legvander(_NODES, _TERMS - 1) * (np.arange(_TERMS) + 0.5)).T * _WEIGHTS
+#: From values at the nodes of a panel to those of their polynomial at the nodes of its halves.
+_TO_HALVES = np.polynomial.legendre.legvander(np.concatenate([_NODES - 1, _NODES + 1]) / 2, _TERMS - 1) @ _TO_SERIES
 #: Longest step towards an edge, relative to the spacing of the search.
 _LONGEST_STRIDE = 4
 _ADVICE = "Make the step smaller, or the matrix less nearly square."
@@ -114,8 +120,15 @@ class Equations(Protocol):
     def start(self, z: complex) -> ComplexArray:
         """Return the state to leading order in ``1/z``."""
 
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap between right-hand sides and a state, Newton's step, and the solution's slope in z."""
+    @property
+    def at_once(self) -> int:
+        """Return how many points `newton` is best given together; a single one has no axis for them."""
+
+    def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap between right-hand sides and a state, Newton's step, and the solution's slope in z.
+
+        Either at a number z and a state, or at several, with a leading axis for the points.
+        """
 
     def physical(self, state: ComplexArray) -> bool:
         """Tell whether a solution is the one in the upper half-plane (`in_half_plane`)."""
@@ -349,8 +362,13 @@ def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Po
 
     In the logarithm of z the tangent is exact far away and at a hard edge, where the unknowns are powers of z.
     """
-    move = np.log(z / point.z) * point.z
-    return _corrected(equations, z, point.state + move * point.tangent, point, inside)
+    return _corrected(equations, z, _predicted(point, z), point, inside)
+
+
+def _predicted(point: Point, z: complex) -> ComplexArray:
+    """Return the state at z along the tangent of a solution in the logarithm of z."""
+    move = complex(np.log(z / point.z)) * point.z
+    return np.asarray(point.state + move * point.tangent)
 
 
 def _corrected(equations: Equations, z: complex, guess: ComplexArray, point: Point, inside: bool) -> Point | None:
@@ -383,6 +401,31 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
                 return None
             return Point(z, state, tangent, float(np.abs(gap).max()))
     return None
+
+
+def _newton_together(equations: Equations, z: Array, states: ComplexArray, before: ComplexArray) -> list[Point | None]:
+    """Return what `_newton` does at several real points, shape (points,), from guesses of shape (points, unknowns)."""
+    found: list[Point | None] = [None] * len(z)
+    left, states = np.arange(len(z)), states.copy()
+    for _ in range(_NEWTON_STEPS):
+        try:
+            with np.errstate(all="ignore"):
+                gap, step, tangent = equations.newton(z[left].astype(np.complex128), states[left])
+        except np.linalg.LinAlgError:
+            break
+        states[left] += step
+        size, jump = np.abs(step).max(axis=1), np.abs(states[left] - before[left]).max(axis=1)
+        # Comparisons with what is no number are false.
+        going = jump < _LARGEST_JUMP
+        for place in np.flatnonzero(going & (size < _STEP_TOLERANCE)).tolist():
+            index, state = int(left[place]), states[left[place]]
+            if equations.physical(state):
+                point = Point(complex(z[index]), state, tangent[place], float(np.abs(gap[place]).max()))
+                found[index] = point if _has_density(equations, point) else None
+        left = left[going & ~(size < _STEP_TOLERANCE)]
+        if not len(left):
+            break
+    return found
 
 
 def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Array:
@@ -663,7 +706,7 @@ def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> _
     Edges beyond a limit are not searched for, and the result is then not a number. A limit that is not a number is
     none.
     """
-    longest = abs(spacing)
+    longest, before = abs(spacing), (math.nan, math.nan)
     while True:
         x = point.z.real
         if (limit - x) * spacing <= 0:
@@ -673,17 +716,29 @@ def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> _
             return _Edge(0.0, round(1 / (1 + x * slope.imag / value.imag)))
         # Newton's estimate of the root of x (Im m)^2.
         logarithmic = 2 * slope.imag / value.imag + 1 / x
-        away = 1 / abs(logarithmic) if logarithmic * spacing < 0 else np.inf
-        if away < _EDGE_TOLERANCE * x:
-            return _Edge(float(x + np.sign(spacing) * away))
-        move = min(0.9 * away, longest * x)
-        trial = _attempt(equations, point, complex(x + np.sign(spacing) * move), inside=True)
+        away = 1 / abs(logarithmic) if logarithmic * spacing < 0 else math.inf
+        place = float(x + np.sign(spacing) * away)
+        # The error of an estimate falls as the square of the distance.
+        known, error = away < before[0], abs(place - before[1])
+        if away < _NEXT * x or (known and error * (away / before[0]) ** 2 < _EDGE_TOLERANCE * x):
+            return _Edge(place)
+        move, known, before = min(0.9 * away, longest * x), known and error < _KNOWN * away, (away, place)
+        z = complex(x + np.sign(spacing) * move)
+        if known and move < longest * x:
+            # Next to an edge the state is linear in the root of the distance.
+            along = np.sign(spacing) * 2 * away * (1 - math.sqrt(1 - move / away))
+            trial = _corrected(equations, z, point.state + along * point.tangent, point, inside=True)
+        else:
+            trial = _attempt(equations, point, z, inside=True)
         if trial is None:
             longest = move / x / 2
             if longest < 1e-13:
                 raise NotConverged("an edge of the spectrum", away / x, _EDGE_TOLERANCE, _ADVICE)
         else:
-            point, longest = trial, min(2 * longest, _LONGEST_STRIDE * abs(spacing))
+            # Where the tangent leads to the solution there is no gap on the way: so down to a hard edge.
+            straight = np.abs(trial.state - _predicted(point, z)).max() < _STRAIGHT
+            most = _LARGEST_SHARE if straight else _LONGEST_STRIDE * abs(spacing)
+            point, longest = trial, min(2 * longest, most)
 
 
 class _Panel(NamedTuple):
@@ -700,6 +755,11 @@ class _Panel(NamedTuple):
         """Angles of the solutions, and weights for the integral of the density."""
         half = (self.end - self.start) / 2
         return (self.start + self.end) / 2 + half * _NODES, half * _WEIGHTS * self.density
+
+
+def _angles(start: float, end: float) -> Array:
+    """Return the angles at the nodes of a panel."""
+    return np.asarray((start + end) / 2 + (end - start) / 2 * _NODES)
 
 
 class _Panels:
@@ -736,7 +796,9 @@ class _Panels:
                     panels.append(panel)
                 else:
                     middle = (panel.start + panel.end) / 2
-                    panels += [self._panel(panel.start, middle), self._panel(middle, panel.end)]
+                    halves = (panel.start, middle), (middle, panel.end)
+                    self._guessed(panel, np.concatenate([_angles(*half) for half in halves]))
+                    panels += [self._panel(*half) for half in halves]
             done = len(panels) == len(self.panels)
             self.panels = panels
             if done:
@@ -754,11 +816,30 @@ class _Panels:
         return sum((panel.end - panel.start) * float(panel.series[0]) for panel in self.panels)
 
     def _panel(self, start: float, end: float) -> _Panel:
-        angles = (start + end) / 2 + (end - start) / 2 * _NODES
+        angles = _angles(start, end)
         points = self._along(angles)
         imaginary = [self._equations.transform(p.state, p.tangent)[0].imag for p in points]
         density = np.array(imaginary) / np.pi * self._frame.slope(angles)
         return _Panel(start, end, tuple(points), density, _TO_SERIES @ density)
+
+    def _guessed(self, panel: _Panel, angles: Array) -> None:
+        """Solve together at the nodes of a panel's halves, from the polynomials through its solutions.
+
+        Where that fails a solution is left to be walked to.
+        """
+        if self._equations.at_once == 1:
+            return
+        states = np.stack([point.state for point in panel.points])
+        nearest = np.abs(np.subtract.outer(angles, _angles(panel.start, panel.end))).argmin(axis=1)
+        guesses, eigenvalues = _TO_HALVES @ states, self._frame.eigenvalue(angles)
+        for first in range(0, len(angles), self._equations.at_once):
+            these = slice(first, first + self._equations.at_once)
+            found = _newton_together(self._equations, eigenvalues[these], guesses[these], states[nearest[these]])
+            for angle, point in zip(angles[these].tolist(), found, strict=True):
+                place = bisect_left(self._angles, angle)
+                if point is not None and angle not in self._angles[place : place + 1]:
+                    self._angles.insert(place, angle)
+                    self._solved.insert(place, point)
 
     def _along(self, angles: Array) -> list[Point]:
         """Solve at increasing angles, walking both ways from a solution between them, or the nearest one."""
@@ -769,6 +850,8 @@ class _Panels:
         for walk in (range(before - 1, -1, -1), range(before, len(angles))):
             for index in walk:
                 place = bisect_left(self._angles, angles[index])
+                if angles[index] in self._angles[place : place + 1]:
+                    continue
                 near = [near for near in (place - 1, place) if 0 <= near < len(self._angles)]
                 nearest = min(near, key=lambda near: abs(self._angles[near] - angles[index]))
                 x = complex(self._frame.eigenvalue(angles[index]))

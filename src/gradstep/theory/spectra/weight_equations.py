@@ -495,6 +495,11 @@ class WeightEquations:
             still[-2, -1] = still[-1, -2] = -(1 - self._eta)
         return still
 
+    @property
+    def at_once(self) -> int:
+        """Number of points of `newton`."""
+        return 1
+
     def newton(self, z: complex, state: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the gap, Newton's step and the tangent in z."""
         unknowns = self._unknowns

@@ -33,9 +33,9 @@ from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
-from gradstep.theory.equivalent.tables import sizes_of
+from gradstep.theory.equivalent.tables import sizes_of, without_fit
 from gradstep.theory.models import RowLaw
-from gradstep.theory.spectra.feature_spectrum import check_finite
+from gradstep.theory.spectra.feature_spectrum import REMEMBERED, check_finite
 from gradstep.theory.spectra.spike import SampleNodes, Spike, sample_nodes, spike_of
 from gradstep.theory.spectra.stieltjes import (
     COARSE,
@@ -57,7 +57,7 @@ from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.theory.step.weighted_samples import Residual
 from gradstep.threads import one_thread
 
-__all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
+__all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum", "whole_spectrum"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -146,6 +146,12 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     ``output_scale="1/sqrt(N)"``. Of eigenvalues outside of the bulk only the largest is predicted.
     """
     check_finite(problem, rows)
+    return whole_spectrum(without_fit(problem), rows)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def whole_spectrum(problem: Problem, rows: RowLaw) -> WeightSpectrum:
+    """Return the spectrum of a problem of which the fit is left out: that of all places of a curve over it."""
     d, width, n_step, *_ = sizes_of(problem)
     step = step_statistics(problem, d, width, n_step, own_output=rows == "network")
     before = _before(width / d)

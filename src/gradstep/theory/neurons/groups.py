@@ -116,6 +116,16 @@ class Groups:
         unit = np.where(square > 0, readout / np.sqrt(np.maximum(square, NOTHING)), readout.shape[-1] ** -0.5)
         return square, unit
 
+    @cached_property
+    def readout_in_groups(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the root mean square of the readout in each group, over that of all, and the share its mean has."""
+        import os
+        length = np.sqrt(self.readout_square)
+        cosine = np.divide(self.readout, length, out=np.zeros_like(length), where=length > 0)
+        if os.environ.get("CN", "1") == "1":
+            length = length / np.sqrt(self.variance)
+        return length, np.clip(cosine, -1, 1)
+
 
 def _readout_rule(spread: float, refine: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a symmetric rule of even length for the Gaussian law of the projections.

@@ -143,23 +143,22 @@ class _AlongReadout(NamedTuple):
 
     Vectors over the neurons are resolved in the space of the normalised groups ``e_g`` and of the readout within each
     group, a unit vector of overlap ``cosine`` with ``e_g``. In units of ``A^-1/2``, the inverse of the resolvent is
-    there the identity less the matrix ``lost = (1 - shrinkage^2) diag(f) A^-1/2 Psi A^-1/2 diag(f)`` between the
-    readouts, whose root mean squares over all groups are ``f``.
+    there the identity less a matrix between these readouts.
 
     Attributes
     ----------
-    share : ndarray, shape (batch, 1)
-        ``1 - shrinkage^2``.
-    length, cosine : ndarray, shape (batch or 1, groups)
-        ``f_g / (N_g / N)^1/2``, and the overlap.
+    before, after : ndarray, shape (batch, groups)
+        Root mean square of the readout in a group, over that of all neurons, times the parts of a row that are those of
+        the initial row, without what the step takes and with it.
+    cosine : ndarray, shape (batch or 1, groups)
     lost, whole : ndarray, shape (batch, groups, groups)
-        The matrix, and ``(1 - lost)^-1``.
+        The matrix, and the inverse of the identity less it.
     resolvent, root : ndarray, shape (batch, groups, groups)
         The resolvent of the ``e_g``, in units of ``A^-1``, and its triangular root.
     """
 
-    share: Array
-    length: Array
+    before: Array
+    after: Array
     cosine: Array
     lost: Array
     whole: Array
@@ -172,15 +171,19 @@ def _along_readout(equations: LeverageEquations, point: Leverage, groups: Groups
 
     Docs, "Uniform equivalent", equation (E12).
     """
-    share, (length, cosine) = 1 - np.square(shrinkage[:, None]), groups.readout_in_groups
+    length = np.sqrt(groups.readout_square)
+    cosine = np.divide(groups.readout, length, out=np.zeros_like(length), where=length > 0)
+    before = length * groups.initial
+    after = before - (1 - shrinkage[:, None]) * length * groups.along_readout
+    before = np.broadcast_to(before, after.shape)
     # D^1/2 Psi D^1/2, for the directions on average.
     taken = equations.table.mixed(point.matrices.of_groups())
-    per_neuron = (equations.directions / equations.width)[:, None, None]
-    lost = (share[..., None] * per_neuron) * length[..., None] * taken * length[..., None, :]
+    lost = before[..., None] * before[..., None, :] - after[..., None] * after[..., None, :]
+    lost *= (equations.directions / equations.width)[:, None, None] * taken
     one = identity(lost.shape[1])
     whole = inverses(one - lost)
     resolvent = one + cosine[..., None] * (whole - one) * cosine[..., None, :]
-    return _AlongReadout(share, length, cosine, lost, whole, resolvent, cholesky(resolvent))
+    return _AlongReadout(before, after, cosine, lost, whole, resolvent, cholesky(resolvent))
 
 
 def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
@@ -430,10 +433,14 @@ def _means(
         mean, pulled = mean + given, pulled + np.matvec(readout.resolvent, given)
     own = np.matvec(readout.whole, readout.cosine * mean)
     within = np.sqrt(1 - np.square(readout.cosine)) * np.matvec(readout.lost, own)
-    known = own * np.sqrt(equations.directions[:, None] / equations.neurons)
-    along = known * readout.length * np.sqrt(tables.groups.weight)
-    missing = -readout.share * tables.leverage_table.mixed_squares(point.matrices.from_groups(tables.leverage_table, along))
-    shift = np.maximum(readout.share, 0) * np.square(known) / equations.directions[:, None]
+    # What the missing bulk takes from the errors is less than a part of their response that is known.
+    known, weight, table = own * np.sqrt(equations.directions[:, None]), tables.groups.weight, tables.leverage_table
+    missing = np.zeros((len(known), nodes + known.shape[1]))
+    for sign, part in ((-1, readout.before), (1, readout.after)):
+        along = known * part / np.sqrt(equations.width[:, None])
+        missing += sign * table.mixed_squares(point.matrices.from_groups(table, along))
+    most = np.vecdot(weight, np.square(readout.before - readout.after)) * np.vecdot(weight, np.square(readout.before + readout.after))
+    shift = np.sqrt(most)[:, None] * np.square(own) / equations.neurons
     slopes = overlap @ features.slope
     return _Means(fitted[:, :nodes], fitted[:, nodes:], slopes, free, mean, pulled, within, shift, missing)
 

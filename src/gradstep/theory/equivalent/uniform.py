@@ -432,15 +432,15 @@ def _means(
         fitted += np.vecmat(fixed, means)
         mean, pulled = mean + given, pulled + np.matvec(readout.resolvent, given)
     own = np.matvec(readout.whole, readout.cosine * mean)
-    within = np.sqrt(1 - np.square(readout.cosine)) * np.matvec(readout.lost, own)
+    within = np.sqrt(np.maximum(1 - np.square(readout.cosine), 0.0)) * np.matvec(readout.lost, own)
     # What the missing bulk takes from the errors is less than a part of their response that is known.
     known, weight, table = own * np.sqrt(equations.directions[:, None]), tables.groups.weight, tables.leverage_table
     missing = np.zeros((len(known), nodes + known.shape[1]))
     for sign, part in ((-1, readout.before), (1, readout.after)):
         along = known * part / np.sqrt(equations.width[:, None])
         missing += sign * table.mixed_squares(point.matrices.from_groups(table, along))
-    most = np.vecdot(weight, np.square(readout.before - readout.after)) * np.vecdot(weight, np.square(readout.before + readout.after))
-    shift = np.sqrt(most)[:, None] * np.square(own) / equations.neurons
+    less, more = (np.vecdot(weight, np.square(readout.before + sign * readout.after)) for sign in (-1, 1))
+    shift = np.sqrt(less * more)[:, None] * np.square(own) / equations.neurons
     slopes = overlap @ features.slope
     return _Means(fitted[:, :nodes], fitted[:, nodes:], slopes, free, mean, pulled, within, shift, missing)
 

@@ -169,7 +169,7 @@ class _AlongReadout(NamedTuple):
 def _along_readout(equations: LeverageEquations, point: Leverage, groups: Groups, shrinkage: Array) -> _AlongReadout:
     """Return the change at a solution of the fixed point.
 
-    Docs, "Uniform equivalent", equation (E12).
+    Docs, "Uniform equivalent", equations (E12) and (E12a).
     """
     length = np.sqrt(groups.readout_square)
     cosine = np.divide(groups.readout, length, out=np.zeros_like(length), where=length > 0)
@@ -390,7 +390,7 @@ def _means(
     Solved as least squares, because near-equal groups make the normal equations lose the digits that carry the overlap
     with the bulk.
 
-    Docs, "Uniform equivalent", equation (E10).
+    Docs, "Uniform equivalent", equations (E10) and (E12b).
     """
     features, bulk = tables.features, tables.bulk
     sample_weight, a = point.sample_weight, point.inverse_resolvent

@@ -111,6 +111,62 @@ def solution_of(problem, *, bulk="structured", **changes):
 
 
 @pytest.mark.usefixtures("one_direction")
+@pytest.mark.parametrize("shrinkage", [-1.5, 0.0, 0.6])
+@pytest.mark.parametrize("readout", ["constant", "gaussian", {1.0: 0.5, -2.0: 0.5}])
+def test_the_bulk_that_is_missing_along_the_readout_neuron_by_neuron(readout, shrinkage):
+    # Docs, "Uniform equivalent", (E12): the inverse of the whole matrix over the neurons, without groups. Half of the
+    # neurons of a group have a readout above its mean and half below, so that its mean square is right too.
+    problem = BASE.replace(activation="tanh(x)+0.3*(x**2-1)", readout=readout, teacher="x-1")
+    tables, solved = solution_of(problem, shrinkage=shrinkage)
+    groups, table, density = tables.groups, tables.shared.leverage_table, solved.point.density[0]
+    gain = uniform.linear_gain(table, solved.point.sample_weight)[0]
+    psi = np.zeros_like(gain)
+    for share, profile in zip(table.share[0], table.profile[0], strict=True):
+        of_class = gain @ np.linalg.inv(np.eye(len(gain)) + np.diag(profile * density) @ gain)
+        psi += share * np.sqrt(np.outer(profile, profile)) * of_class
+    counts = np.full(len(psi), 20)
+    scale = np.sqrt(problem.width * groups.weight / counts)  # a neuron here stands for so many, squared
+    deviation = np.sqrt(np.maximum(groups.readout_square - groups.readout**2, 0))
+    group = np.repeat(np.arange(len(psi)), counts)
+    readouts = groups.readout[group] + np.where(np.arange(len(group)) % 2, 1, -1) * deviation[group]
+    before = (scale * groups.initial)[group] * readouts / problem.width**0.5
+    after = before - (1 - shrinkage) * (scale * groups.along_readout)[group] * readouts / problem.width**0.5
+    missing = psi[np.ix_(group, group)] * (np.outer(before, before) - np.outer(after, after))
+    inverse = solved.point.inverse_resolvent[0]
+    resolvent = np.linalg.inv(np.diag(inverse[group]) - missing)
+    indicator = (group[:, None] == np.arange(len(psi))) / np.sqrt(counts)
+    expected = indicator.T @ resolvent @ indicator * np.sqrt(np.outer(inverse, inverse))
+    sizes = (problem.width, problem.d - 1, problem.n, problem.ridge)
+    equations = uniform.LeverageEquations(table, *(np.array([float(size)]) for size in sizes))
+    found = uniform._along_readout(equations, solved.point, tables.shared.groups, np.array([shrinkage]))
+    np.testing.assert_allclose(found.resolvent[0], expected, atol=1e-9)
+    assert np.abs(expected - np.eye(len(psi))).max() > 0.003
+
+
+@pytest.mark.parametrize("strength", [1.0, 3.0])
+def test_own_output_that_rows_of_several_slopes_lose(strength):
+    # Without noise in the labels the bulk that the fit of the spike brings along is the error. With one slope for all
+    # neurons it would be .4 and 2 of this.
+    problem = gs.Problem(
+        activation="x+0.3*(x**2-1)", teacher="x", d=60, width=60, n_step=10**7, n=90, eta=gs.Step(strength, 0.5),
+        ridge=30.0, readout={1.0: 0.5, -1.0: 0.5},
+    )  # fmt: skip
+    errors = []
+    for seed in range(9):
+        network = gs.Network(problem.replace(n_step=1), seed)
+        before, a, d, width = network.before, network.readout, problem.d, problem.width
+        # The step of the population, with the linear and the quadratic part of the output in its residual.
+        form = (before.T * a) @ before / width
+        form += np.eye(d) * (a @ (np.square(before).sum(axis=1) - 1)) / (2 * width)
+        change = np.eye(d)[0] - before.T @ a / width - 0.36 * before @ form
+        errors.append(network.with_weights(before + strength * a[:, None] * change).learning_curve(tolerance=0.01))
+    found = np.ravel([curve.test_error for curve in errors])
+    predicted = gs.predict(problem).test_error
+    assert abs(predicted - found.mean()) < 3 * found.std(ddof=1) / 3
+    assert found.std(ddof=1) / 3 < 0.1 * predicted
+
+
+@pytest.mark.usefixtures("one_direction")
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2.0: 0.5}])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "tanh(x)+0.3*(x**2-1)"])
 def test_joint_fit_is_one_least_squares_problem(activation, readout):

@@ -169,6 +169,10 @@ class LeverageTable:
         mean = np.vecmat(self.share, values.reshape(batch, classes, rows * columns))
         return np.asarray(mean.reshape(batch, rows, columns))
 
+    def mixed_squares(self, values: _Array) -> _Array:
+        """Return the mean over the directions of the squares of values of shape (batch, classes, columns)."""
+        return np.asarray(np.vecmat(self.share, np.square(values)))
+
     def take(self, index: NDArray[np.bool_]) -> LeverageTable:
         """Return the table of some members of the batch."""
         columns = (self.slope, self.variance, self.weight, self.fraction, self.share, self.profile)
@@ -259,6 +263,14 @@ class Whole(NamedTuple):
         """Return what the fit takes from the identity, shape (batch, classes, groups, groups)."""
         return identity(self.inverse.shape[2]) - self.inverse
 
+    def from_groups(self, table: LeverageTable, vector: _Array) -> _Array:
+        """Return `dressed` and `of_groups` summed over groups with the weights (batch, groups).
+
+        Shape (batch, classes, nodes + groups).
+        """
+        weights = vector[:, None]
+        return np.concatenate([np.vecmat(weights, self.dressed), weights - np.vecmat(weights, self.inverse)], axis=2)
+
     def of_class(self, index: int) -> Whole:
         """Return the matrices of one class of directions, as the only one."""
         return Whole(*(each[:, index : index + 1] for each in self))
@@ -305,6 +317,12 @@ class Core(NamedTuple):
     def of_groups(self) -> _Array:
         """Return what `Whole.of_groups` does."""
         return np.asarray(self.taken @ self.rows.mT)
+
+    def from_groups(self, table: LeverageTable, vector: _Array) -> _Array:
+        """Return what `Whole.from_groups` does."""
+        weights = vector[:, None]
+        nodes = np.vecmat(np.vecmat(weights, self.rows), self.damping) @ _factors(table)[1]
+        return np.concatenate([nodes, np.matvec(self.rows, np.vecmat(weights, self.taken))], axis=2)
 
     def of_class(self, index: int) -> Core:
         """Return the matrices of one class of directions, as the only one."""

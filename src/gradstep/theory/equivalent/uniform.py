@@ -39,7 +39,7 @@ from gradstep.theory.equivalent.leverage import (
     response,
     solve_leverage,
 )
-from gradstep.theory.equivalent.stacks import cholesky, identity, least_squares, solved
+from gradstep.theory.equivalent.stacks import cholesky, identity, inverses, least_squares, solved
 from gradstep.theory.equivalent.tables import Tables
 from gradstep.theory.neurons.groups import Groups
 
@@ -139,37 +139,51 @@ class UniformSolution(NamedTuple):
 
 
 class _AlongReadout(NamedTuple):
-    """Change of the resolvent along the readout at initialisation, in the basis of normalised groups.
+    """Change of the resolvent by the bulk that is missing along the readout at initialisation.
 
-    There the bulk is smaller by `shrinkage`, so that ``1/A`` becomes ``1/(A - lost)`` with ``lost = (1 - shrinkage^2)
-    Psi``: in units of ``1/A`` a matrix ``1 + excess d d^T``, the square of ``1 + stretch d d^T``. The others are minus
-    the derivatives of `excess` with respect to ``A_g``, and to ``V2_g`` at fixed ``A``, over ``d_g^2``. The direction
-    has shape (batch or 1, groups), all others (batch, 1).
+    Vectors over the neurons are resolved in the space of the normalised groups ``e_g`` and of the readout within each
+    group, a unit vector of overlap ``cosine`` with ``e_g``. In units of ``A^-1/2``, the inverse of the resolvent is
+    there the identity less a matrix between these readouts.
+
+    Attributes
+    ----------
+    before, after : ndarray, shape (batch, groups)
+        Root mean square of the readout in a group, over that of all neurons, times the parts of a row that are those of
+        the initial row, without what the step takes and with it.
+    cosine : ndarray, shape (batch or 1, groups)
+    lost, whole : ndarray, shape (batch, groups, groups)
+        The matrix, and the inverse of the identity less it.
+    resolvent, root : ndarray, shape (batch, groups, groups)
+        The resolvent of the ``e_g``, in units of ``A^-1``, and its triangular root.
     """
 
-    direction: Array
-    excess: Array
-    stretch: Array
-    by_resolvent: Array
-    by_variance: Array
+    before: Array
+    after: Array
+    cosine: Array
+    lost: Array
+    whole: Array
+    resolvent: Array
+    root: Array
 
 
-def _along_readout(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _AlongReadout:
-    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups).
+def _along_readout(equations: LeverageEquations, point: Leverage, groups: Groups, shrinkage: Array) -> _AlongReadout:
+    """Return the change at a solution of the fixed point.
 
-    Docs, "Uniform equivalent", equation (E12).
+    Docs, "Uniform equivalent", equations (E12) and (E12a).
     """
-    square, direction = groups.readout_direction
-    # The correction matters only where all neurons are nearly alike: one resolvent along the direction is enough.
-    along = np.square(direction)
-    a, share = np.vecdot(along, inverse_resolvent)[:, None], 1 - np.square(shrinkage[:, None])
-    lost = share * np.vecdot(along, own)[:, None]
-    reduced = a - lost
-    scale = square / reduced
-    excess = scale * lost
-    scale /= reduced
-    by_variance = scale * share * a
-    return _AlongReadout(direction, excess, np.sqrt(1 + excess) - 1, scale * lost - by_variance, by_variance)
+    length = np.sqrt(groups.readout_square)
+    cosine = np.divide(groups.readout, length, out=np.zeros_like(length), where=length > 0)
+    before = length * groups.initial
+    after = before - (1 - shrinkage[:, None]) * length * groups.along_readout
+    before = np.broadcast_to(before, after.shape)
+    # D^1/2 Psi D^1/2, for the directions on average.
+    taken = equations.table.mixed(point.matrices.of_groups())
+    lost = before[..., None] * before[..., None, :] - after[..., None] * after[..., None, :]
+    lost *= (equations.directions / equations.width)[:, None, None] * taken
+    one = identity(lost.shape[1])
+    whole = inverses(one - lost)
+    resolvent = one + cosine[..., None] * (whole - one) * cosine[..., None, :]
+    return _AlongReadout(before, after, cosine, lost, whole, resolvent, cholesky(resolvent))
 
 
 def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
@@ -340,12 +354,16 @@ class _Means(NamedTuple):
     ----------
     learned, length_slope, slopes, free
         As in `UniformSolution`.
-    mean, along : ndarray, shape (batch, groups)
-        Field on the weights, and the part of it that is along the readout at initialisation.
+    mean : ndarray, shape (batch, groups)
+        Field on the weights.
     pulled : ndarray, shape (batch, groups)
-        The field as the weights respond to it, with the bulk that is missing along that readout.
-    direct : ndarray, shape (batch, groups)
-        Power of the weights that the missing bulk gives to their noise.
+        The field as the weights respond to it, with the bulk that is missing along the readout at initialisation.
+    within : ndarray, shape (batch, groups)
+        Root of what the missing bulk adds to the squares of the weights within a group, in the units of the field.
+    shift : ndarray, shape (batch, groups)
+        A part of the response of the errors that is known: with the rest alone all sources are positive.
+    missing : ndarray, shape (batch, nodes + groups)
+        What the missing bulk adds to the sources of the errors, less than zero where it takes from them.
     """
 
     learned: Array
@@ -353,9 +371,10 @@ class _Means(NamedTuple):
     slopes: Array
     free: Array
     mean: Array
-    along: Array
     pulled: Array
-    direct: Array
+    within: Array
+    shift: Array
+    missing: Array
 
 
 def _means(
@@ -371,14 +390,13 @@ def _means(
     Solved as least squares, because near-equal groups make the normal equations lose the digits that carry the overlap
     with the bulk.
 
-    Docs, "Uniform equivalent", equation (E10).
+    Docs, "Uniform equivalent", equations (E10) and (E12b).
     """
     features, bulk = tables.features, tables.bulk
     sample_weight, a = point.sample_weight, point.inverse_resolvent
     # The resolvent summed over the neurons of a group.
     mass = equations.neurons * point.resolvent
-    stretched = readout.stretch * readout.direction
-    spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + readout.direction[:, :, None] * stretched[:, None, :])
+    spread = np.sqrt(mass)[:, :, None] * readout.root
     nodes, means = point.leverage.shape[1], features.shared_mean
     # Along the spike, and along the input's length where the features follow it. The teacher does not follow it.
     sample_half = np.sqrt(sample_weight)
@@ -388,8 +406,7 @@ def _means(
     if weight_offset is not None:
         # The missing bulk acts on the whole weight, also on the part that does not follow the fit.
         given = np.sqrt(equations.neurons * a) * weight_offset.mean
-        given_along = np.vecdot(given, readout.direction)[:, None] * readout.direction
-        fixed = np.sqrt(mass) * (given + readout.excess * given_along)
+        fixed = np.sqrt(mass) * np.matvec(readout.resolvent, given)
         target = target - np.vecmat(fixed, means)
     values = half_weight * target
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
@@ -410,20 +427,28 @@ def _means(
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
     fitted = np.matvec(spikes, unknowns) / half_weight
-    along = (np.vecdot(unknowns, readout.direction)[:, None] / (1 + readout.stretch)) * readout.direction
-    mean = unknowns - readout.stretch * along
+    mean, pulled = solved(readout.root.mT, unknowns[..., None])[..., 0], np.matvec(readout.root, unknowns)
     if fixed is not None:
         fitted += np.vecmat(fixed, means)
-        mean, along = mean + given, along + given_along
-    pulled, direct = mean + readout.excess * along, readout.by_variance * np.square(along)
-    return _Means(fitted[:, :nodes], fitted[:, nodes:], overlap @ features.slope, free, mean, along, pulled, direct)
+        mean, pulled = mean + given, pulled + np.matvec(readout.resolvent, given)
+    own = np.matvec(readout.whole, readout.cosine * mean)
+    within = np.sqrt(np.maximum(1 - np.square(readout.cosine), 0.0)) * np.matvec(readout.lost, own)
+    # What the missing bulk takes from the errors is less than a part of their response that is known.
+    known, weight, table = own * np.sqrt(equations.directions[:, None]), tables.groups.weight, tables.leverage_table
+    missing = np.zeros((len(known), nodes + known.shape[1]))
+    for sign, part in ((-1, readout.before), (1, readout.after)):
+        along = known * part / np.sqrt(equations.width[:, None])
+        missing += sign * table.mixed_squares(point.matrices.from_groups(table, along))
+    less, more = (np.vecdot(weight, np.square(readout.before + sign * readout.after)) for sign in (-1, 1))
+    shift = np.sqrt(less * more)[:, None] * np.square(own) / equations.neurons
+    slopes = overlap @ features.slope
+    return _Means(fitted[:, :nodes], fitted[:, nodes:], slopes, free, mean, pulled, within, shift, missing)
 
 
 def _sources(
     equations: LeverageEquations,
     point: Leverage,
     tables: Tables,
-    readout: _AlongReadout,
     means: _Means,
     noise_square: Array,
     weight_offset: WeightOffset | None,
@@ -435,25 +460,22 @@ def _sources(
     Docs, "Uniform equivalent", equation (E16).
     """
     features = tables.features
-    base = tables.hidden_square + noise_square[:, None] + np.vecmat(means.direct, features.variance)
+    base = tables.hidden_square + noise_square[:, None]
     base += np.square(means.learned - features.teacher_mean)
     missed = means.slopes - tables.teacher_slopes
     base += np.vecdot(missed.mT, missed.mT)
     if means.length_slope.shape[1]:
         base += np.square(means.length_slope)
-    a = point.inverse_resolvent
-    power = means.mean * means.pulled + a * readout.by_resolvent * np.square(means.along)
-    power += np.vecdot(means.free.mT, means.free.mT)
+    power = np.square(means.pulled) + np.square(means.within) + np.vecdot(means.free.mT, means.free.mT)
     if weight_offset is not None:
-        power += equations.neurons * a * weight_offset.variance
-    return np.concatenate([base, power], axis=1) / equations.directions[:, None]
+        power += equations.neurons * point.inverse_resolvent * weight_offset.variance
+    return (np.concatenate([base, power], axis=1) + means.missing) / equations.directions[:, None]
 
 
 def _fluctuations(
     equations: LeverageEquations,
     point: Leverage,
     tables: Tables,
-    readout: _AlongReadout,
     means: _Means,
     changes: Array,
 ) -> Fluctuations:
@@ -464,13 +486,11 @@ def _fluctuations(
     across = np.square(means.slopes).sum(axis=1) - np.square(np.vecmat(tables.bulk.teacher, means.slopes))
     if means.length_slope.shape[1]:
         across += np.square(means.length_slope)
-    output = raised[:, :nodes] + np.vecmat(means.direct, tables.features.variance) + across
-    # The bulk that is missing along the readout adds to a neuron's mean square weight.
-    added = (
-        means.direct + readout.by_resolvent * np.square(means.along) - readout.excess * means.along * means.pulled / a
-    )
-    own = (raised[:, nodes:] + np.vecdot(means.free.mT, means.free.mT)) / a
-    return Fluctuations(output, np.maximum(own + added, _LEAST_SPREAD * own) / equations.neurons)
+    output = raised[:, :nodes] + means.missing[:, :nodes] + across
+    # The bulk that is missing along the readout changes a neuron's mean square weight.
+    own = raised[:, nodes:] + np.vecdot(means.free.mT, means.free.mT)
+    changed = own + np.square(means.within) + means.missing[:, nodes:]
+    return Fluctuations(output, np.maximum(changed, _LEAST_SPREAD * own) / a / equations.neurons)
 
 
 def _given_spike(values: Array, features: ConditionalFeatures) -> Array:
@@ -549,14 +569,14 @@ def solve(
     features, weight = tables.features, tables.features.weight
     equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
     point, iterations = solve_leverage(equations, tolerance)
-    own = point.inverse_resolvent - ridge[:, None] - np.matvec(features.variance, point.sample_weight)
-    readout = _along_readout(point.inverse_resolvent, own, tables.groups, shrinkage)
+    readout = _along_readout(equations, point, tables.groups, shrinkage)
     means = _means(equations, point, tables, readout, weight_offset, tolerance)
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
     nodes, noise_square = point.leverage.shape[1], np.square(noise)
-    sources = _sources(equations, point, tables, readout, means, noise_square, weight_offset)
     near = linearised(equations, point)
+    sources = _sources(equations, point, tables, means, noise_square, weight_offset)
+    sources -= np.vecmat(means.shift, near.matrix[:, nodes:])
     try:
         changes = response(near.matrix, sources, nodes)
         if not (response_defect(near, sources, changes) <= 1).all():
@@ -564,17 +584,18 @@ def solve(
             changes += response(near.matrix, sources - np.matvec(near.matrix, changes), nodes)
     except np.linalg.LinAlgError as singular:
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
-    train_part = changes[:, :nodes] / samples[:, None]
+    errors = changes + np.concatenate([np.zeros_like(point.leverage), means.shift], axis=1)
+    train_part = errors[:, :nodes] / samples[:, None]
     part = train_part / np.square(point.remaining)
     conditional, label_power = part / weight, tables.label_square + noise_square
     train_error = train_part.sum(axis=1)
-    readout_power = means.direct + equations.neurons * point.resolvent * changes[:, nodes:]
+    readout_power = equations.neurons * point.resolvent * errors[:, nodes:]
     readout_norm = readout_power.sum(axis=1)
     train_loss = train_error + ridge / samples * readout_norm
     fluctuations = None
     if weight_offset is not None:
         # The sweeps of a convex loss are judged at the end, by their losses: on the way a mean square may be negative.
-        fluctuations = _fluctuations(equations, point, tables, readout, means, changes)
+        fluctuations = _fluctuations(equations, point, tables, means, errors)
     else:
         check_point(equations, point, near, tolerance)
         check_response(near, sources, changes)

@@ -83,6 +83,11 @@ class Groups:
     rest : ndarray, shape (groups,)
         Projection of a row on a second direction orthogonal to ``v``, where features are resolved along one
         (`gradstep.theory.neurons.plane`); zero otherwise.
+    initial : ndarray, shape (groups,)
+        Correlation of a row with the row before the step, orthogonal to ``v``.
+    along_readout : ndarray, shape (groups,)
+        What the step takes from that part of a row along the readout at initialisation, over `initial` and per unit of
+        one less the `readout_shrinkage`, times `initial`.
     """
 
     weight: NDArray[np.float64]
@@ -96,6 +101,8 @@ class Groups:
     norm_variance: NDArray[np.float64]
     norm_covariance: NDArray[np.float64]
     rest: NDArray[np.float64]
+    initial: NDArray[np.float64]
+    along_readout: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -305,8 +312,9 @@ def _groups_of_values(
     else:
         a_square = a**2
     return _with_norms(
-        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise, norm
-    )
+        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise, norm,
+        _initial(step, a, a_square),
+    )  # fmt: skip
 
 
 def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: RowLaw, refine: float) -> Groups:
@@ -339,11 +347,13 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
         deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
     if step.correlated is None:
         unresolved = np.full_like(a, UNRESOLVED)
-        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, unresolved, _NormKnown.nothing(a))
+        norm, initial = _NormKnown.nothing(a), _initial(step, a, a_square)
+        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, unresolved, norm, initial)
     # v is no eigenvector of the initial rows: what a projection tells of its row is small, but the same for all alike.
     unknown = np.full_like(a, d * total_spike**2 + step.fluctuations.spike_variance)
     offset, norm = projection - total_spike * a, _NormKnown.nothing(a)
-    return _with_norms(weight, projection, mean, deviation, a, a_square, offset, unknown, norm)
+    initial = _initial(step, a, a_square)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, offset, unknown, norm, initial)
 
 
 def _with_norms(
@@ -356,6 +366,7 @@ def _with_norms(
     offset: Array,
     projection_noise: Array,
     norm: _NormKnown,
+    initial: tuple[Array, Array],
 ) -> Groups:
     """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
@@ -363,7 +374,7 @@ def _with_norms(
         fixed = 0 * norm.above
         return Groups(
             weight, projection, mean, readout, readout_square, offset, projection_noise,
-            fixed, norm.variance, norm.covariance, fixed,
+            fixed, norm.variance, norm.covariance, fixed, *initial,
         )  # fmt: skip
     weight, projection, readout, readout_square, projection_noise, variance, covariance = (
         np.concatenate([column, column])
@@ -375,8 +386,15 @@ def _with_norms(
     offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
     return Groups(
         weight, projection, squares, readout, readout_square, offset, projection_noise,
-        above, variance, covariance, 0 * above,
+        above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial),
     )  # fmt: skip
+
+
+def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Array]:
+    """Return `Groups.initial` and `Groups.along_readout`."""
+    variance, factor = np.maximum(step.mean_variance(a, a_square), NOTHING), step.stretch(a, a_square)
+    initial = np.copysign(np.sqrt(step.stretch_square(a, a_square) / variance), factor)
+    return initial, initial if step.given_output else 1 / np.sqrt(variance)
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:

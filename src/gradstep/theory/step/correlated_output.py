@@ -180,6 +180,7 @@ class ClassMeanRow:
             spike=self.gain * samples.norm - overlap,
             initial_overlap=overlap,
             readout_shrinkage=math.sqrt(rest / whole) if whole > 0 else 0.0,
+            given_output=True,
             influence=1.0 if along_common else step.influence,
             common=self._common(samples, step, factor) if along_common else None,
             fluctuations=replace(fluctuations, projection_variance=(constant, one, two)),

@@ -279,6 +279,7 @@ class MeanRow:
             initial_overlap=overlap,
             # A small output is no part of this row: what the step takes of it is in the step already.
             readout_shrinkage=step.readout_shrinkage * rest,
+            given_output=True,
             influence=step.influence if self.independent else 1.0,
             common=self._common(v),
             fluctuations=step.fluctuations.turned(turn),

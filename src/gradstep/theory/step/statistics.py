@@ -160,6 +160,7 @@ class StepStatistics:
     common: CommonRow | None = None
     correlated: CorrelatedSamples | DampedSamples | None = None
     own_component_norm: float = 0.0
+    given_output: bool = False
 
     @property
     def resolved(self) -> StepStatistics:

@@ -6,15 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import device
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
-from gradstep.learning.interpolation import refined
+from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.interpolation import spline_weights, refined
 from gradstep.learning.parts import has_parts, measured_errors
-from gradstep.learning.pool import Pool
+from gradstep.learning.pool import Array, Pool
 from gradstep.learning.rough import rough_errors
 from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
@@ -30,7 +31,7 @@ _FEW = 12
 _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 #: Largest change of the logarithm of a weight by its own equation, where others are interpolated: in the mean over rows
 #: it is a tenth of that. And the relative residual of the equation of the errors.
-_SOLVED, _TOLERANCE = 3e-3, 1e-4
+_SOLVED, _TOLERANCE = 1e-3, 1e-4
 #: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
 _SINGLE = 0.98
 
@@ -174,10 +175,28 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < 2 * rough.tolerances, 0.0, math.nan)
     known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}
+    corrections: dict[int, Array] = {}
+
+    def start_at(place: int) -> Array:
+        """Return the weights with a diagonal resolvent, corrected by what other pairs are off by."""
+        n, ridge = pairs[place]
+        diagonal = rough.weights.get(place)
+        if diagonal is None:
+            n, ridge = (pool.xp.asarray([value], device=device(pool.features)) for value in (n, ridge))
+            diagonal = rough.weights[place] = diagonal_fits(pool, n, ridge, _SOLVED).weights[:, 0]
+        if not corrections:
+            return diagonal
+        known = list(corrections)
+        shares = spline_weights(rough.places[known], rough.places[[place]], 1)[0]
+        correction = sum(float(share) * corrections[other] for share, other in zip(shares, known, strict=True))
+        return pool.xp.clip(diagonal * pool.xp.exp(correction), None, pairs[place][0] / pool.rows)
 
     def measure(place: int) -> Host:
-        start, single = rough.weights.get(place), pairs[place][0] < _SINGLE * pool.rows
+        single, below = pairs[place][0] < _SINGLE * pool.rows, pairs[place][0] < pool.rows
+        start = start_at(place) if below else None
         fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
+        if below:
+            corrections[place] = pool.xp.log(fit.weights / rough.weights[place])
         cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
         return np.asarray(found - logarithms[place])

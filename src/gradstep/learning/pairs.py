@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
@@ -72,7 +72,7 @@ def _cell(errors: RowErrors, classes: bool) -> Cell:
 
 
 def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
-    """Solve pairs with n > M, for each n from the largest penalty down: each begins with the last weights.
+    """Solve pairs with n > M, for each n from the largest penalty down: each begins where the last two lead.
 
     Parameters
     ----------
@@ -89,16 +89,29 @@ def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pai
     """
     cells: dict[Pair, Cell] = {}
     failures: dict[Pair, NotConverged] = {}
-    before, start = 0.0, None
+    solved_for: dict[float, list[tuple[float, Array]]] = {}
     for n, ridge in sorted(set(pairs), key=lambda pair: (pair[0], -pair[1])):
+        before = solved_for.setdefault(n, [])
         try:
-            errors = row_errors(weighted_fit(pool, n, ridge, start if before == n else None))
+            errors = row_errors(weighted_fit(pool, n, ridge, _continued(before, ridge)))
             cells[n, ridge] = _cell(errors, classes)
         except NotConverged as failure:
             failures[n, ridge] = failure
             continue
-        before, start = n, errors.fit.weights
+        before.append((ridge, errors.fit.weights))
     return cells, failures
+
+
+def _continued(before: list[tuple[float, Array]], ridge: float) -> Array | None:
+    """Return weights at a penalty on the line through those at the last two, in logarithms of both; None without any.
+
+    They stay between one and the square of the last, as weights for n > M are above one.
+    """
+    if len(before) < 2:
+        return before[-1][1] if before else None
+    (first, away), (last, near) = before[-2:]
+    found = near * (near / away) ** (math.log(ridge / last) / math.log(last / first))
+    return array_namespace(near).clip(found, near**0.5, near**2)
 
 
 def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:

@@ -13,7 +13,7 @@ from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
 from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
-from gradstep.learning.interpolation import spline_weights, refined
+from gradstep.learning.interpolation import refined, spline_weights
 from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.rough import rough_errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
@@ -88,7 +88,7 @@ class Resolvent:
     @cached_property
     def _inverse_factor(self) -> Array:
         if is_numpy_array(self._factor):  # a sixth of the work of a matrix that is not triangular
-            (inverse_of,) = get_lapack_funcs(("trtri",), (self._factor,))
+            inverse_of: Any = get_lapack_funcs("trtri", (self._factor,))
             return np.ascontiguousarray(inverse_of(self._factor, lower=True)[0])
         return self.pool.xp.linalg.inv(self._factor)
 

@@ -85,8 +85,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         if name.startswith("_") or not name.endswith("_") or fitted:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise NotFittedError(
-            f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before using "
-            f"{name!r}."
+            f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+            f"using {name!r}."
         )
 
     def _threads(self, rows: int, width: int) -> AbstractContextManager[None]:

@@ -62,7 +62,7 @@ _FEWEST, _SMALLEST_SHARE = 3, 0.05
 #: Error above the minimum by which the range of good values is defined.
 _NEAR = 0.01
 #: Relative differences of the error, over all values of a parameter, that are none.
-_SWAY = 1e-7
+_SWAY = 1e-9
 #: Slope on a bound beyond which the bound is not the limit that it stands for.
 _STILL_FALLING = 0.01
 _OVER = "one or more of 'ridge', 'eta', 'damping', 'split', each once"

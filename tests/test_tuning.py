@@ -509,3 +509,28 @@ def test_a_step_that_moves_nothing_is_not_tuned():
     with pytest.raises(InvalidInput, match="no step moves a weight"):
         gs.tune(problem, over="eta")
     assert gs.tune(problem, over="ridge").prediction.test_error < gs.predict(problem).test_error
+
+
+def test_a_parameter_that_changes_nothing_is_said_to_change_nothing():
+    # A linear network without targets keeps its directions; with a large ridge it predicts zero whatever the step.
+    idle = gs.Problem(activation="x", teacher="x**2-1", d=100, width=150, n_step=200, n=200, eta=1.0, ridge=1e12)
+    best = gs.tune(idle, over="eta")
+    assert best["eta"].sway < 1e-9
+    assert best["eta"].meaning == "the error does not depend on eta: any value will do"
+    assert "does not depend on eta" in str(best)
+    # Where it does depend, the whole range differs by as much as its ends do.
+    told = gs.tune(idle.replace(activation="tanh", teacher="x", ridge=1.0), over="ridge")["ridge"]
+    ends = [gs.predict(idle.replace(activation="tanh", teacher="x", ridge=end)) for end in (told.low, told.high)]
+    at_best = gs.predict(idle.replace(activation="tanh", teacher="x", ridge=told.value)).test_error
+    assert told.sway >= max(end.test_error for end in ends) / at_best - 1 - 1e-6 > 0.1
+    assert told.meaning == ""
+
+
+def test_what_to_do_where_there_is_only_noise():
+    noise = gs.Problem(
+        activation="relu", teacher="0*x", d=100, width=150, n_step=200, n=200, eta=1.0, ridge=1.0, noise=1.0
+    )
+    assert "widen" not in str(gs.tune(noise, over="ridge"))
+    assert "nothing to learn but noise" in gs.tune(noise, over="ridge")["ridge"].meaning
+    with pytest.raises(NotConverged, match="smaller ridge: there is nothing to learn but noise"):
+        gs.tune(noise.replace(ridge=1e12), over="eta")

@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge as PlainRidge
 
 import gradstep as gs
 from gradstep.estimators import moves
+from gradstep.estimators.kernel_rounds import kernel_gradients
 from gradstep.estimators.layer import draw
 from gradstep.estimators.metric import measure
 from gradstep.estimators.moves import redrawn_on
@@ -152,6 +153,24 @@ def test_the_order_of_rows_makes_no_difference(monkeypatch, most):
         metric = measure(replace(sample, z=X[order]))
         found.append(redrawn_on(layer_of(40, 6), sample, sample.step_rows, metric, 3)[0].weights)
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_layers_on_the_same_rows_share_the_kernel_fits(monkeypatch):
+    asked = []
+    monkeypatch.setattr(moves, "kernel_gradients", lambda *given: asked.append(given) or kernel_gradients(*given))
+    X, y, *_ = several(200, 5, 3)
+    sample = sample_of(X, y[:, None])
+    metric, half = measure(sample), np.arange(200) < 100
+    narrow, wide = (redrawn_on(layer_of(width, 5), sample, half, metric, 2)[0] for width in (20, 40))
+    assert len(asked) == 1
+    monkeypatch.undo()
+    np.testing.assert_array_equal(
+        wide.weights, redrawn_on(layer_of(40, 5), sample_of(X, y[:, None]), half, metric, 2)[0].weights
+    )
+    # Other rows, other rounds and other targets are other fits.
+    other = replace(sample, y=sample.y[::-1])
+    for given in ((sample, ~half, metric, 2), (sample, half, metric, 1), (other, half, metric, 2)):
+        assert not np.allclose(redrawn_on(layer_of(20, 5), *given)[0].weights, narrow.weights)
 
 
 def test_copies_count_as_one_row_with_their_weight():

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -137,3 +138,20 @@ def test_missing_extra_is_named():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1].startswith("ImportError: the estimators need scikit-learn")
     assert done.stderr.endswith('run: pip install "gradstep[estimators]"\n')
+
+
+@pytest.mark.parametrize("kind", [gs.OneStepFeatures, gs.OneStepRegressor, gs.OneStepClassifier])
+def test_what_a_fit_has_is_missed_in_the_words_of_the_user(kind):
+    model = kind(20)
+    for name in ("weights_", "initial_readout_", "directions_", "feature_importances_", "coef_", "eta_"):
+        with pytest.raises(NotFittedError, match=rf"{kind.__name__} instance is not fitted yet.*'{name}'"):
+            getattr(model, name)
+        assert not hasattr(model, name)
+    with pytest.raises(AttributeError, match="'widht'") as failure:
+        _ = model.widht
+    assert not isinstance(failure.value, NotFittedError)
+    fitted = clone(model).fit(np.eye(6), [0, 1, 0, 1, 0, 1])
+    with pytest.raises(AttributeError, match="'weight_'") as failure:
+        _ = fitted.weight_
+    assert not isinstance(failure.value, NotFittedError)
+    assert fitted.weights_.shape == (20, 6)

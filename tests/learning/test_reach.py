@@ -7,8 +7,10 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import NotConverged
+from gradstep.learning import equations
 from gradstep.learning.pool import pool_of
-from gradstep.learning.reach import has_estimate, least_ridge, most_samples
+from gradstep.learning.reach import least_ridge, most_samples, place_of
+from gradstep.learning.resolvent import Resolvent
 
 
 @pytest.fixture
@@ -20,13 +22,30 @@ def few(rows):
 
 def test_neighbours_have_an_estimate_and_what_is_beyond_has_none(few):
     pool, ridge = pool_of(*few), 0.1
-    assert not has_estimate(pool, 120, ridge)
+    assert place_of(pool, 120, ridge) is None
     least = least_ridge(pool, 120, ridge)
-    assert has_estimate(pool, 120, least)
-    assert not has_estimate(pool, 120, least / 1.3)
-    most = most_samples(pool, 120, ridge)
-    assert has_estimate(pool, most, ridge)
-    assert not has_estimate(pool, most + 2, ridge)
+    assert place_of(pool, 120, least.ridge) is not None
+    assert place_of(pool, 120, least.ridge / 1.3) is None
+    most = most_samples(pool, 120, ridge, least)
+    assert place_of(pool, most, ridge) is not None
+    assert place_of(pool, most + 2, ridge) is None
+
+
+def test_a_search_that_begins_nearby_finds_the_same_weights_with_fewer_factors(few, monkeypatch):
+    """The weights of a pair do not depend on the one before it, for other n and other penalties."""
+    factors = []
+    monkeypatch.setattr(equations, "Resolvent", lambda *given: factors.append(given) or Resolvent(*given))
+
+    def counted(*given):
+        factors.clear()
+        return place_of(pool, *given).weights, len(factors)
+
+    pool = pool_of(*few)
+    near = place_of(pool, 110, 600.0)
+    for samples, ridge in ((110, 480.0), (115, 600.0), (100, 600.0)):
+        (weights, needed), (expected, alone) = counted(samples, ridge, near), counted(samples, ridge)
+        np.testing.assert_allclose(weights, expected, rtol=2e-3)
+        assert needed < alone
 
 
 def test_the_message_names_pairs_that_have_one(few):

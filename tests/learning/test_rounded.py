@@ -35,13 +35,18 @@ def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, monkey
     np.testing.assert_allclose(single.correlated(values[:, 0]), double.correlated(values[:, 0]), atol=1e-4)
     np.testing.assert_allclose(columns.bare_leverage[:, 0], double.bare_leverage, rtol=1e-5)
     assert single.log_determinant == pytest.approx(double.log_determinant, abs=1e-3)
-    through = double.quadratic(
-        double.product(double.shifted(double.moment(values[:, 0]), 0.0), double.moment(other[:, 0]))
-    )
-    moments = columns.shifted(columns.moment(values[:, :1]), np.zeros(1)), columns.moment(other)
-    np.testing.assert_allclose(columns.quadratic(columns.product(*moments))[:, 0], through, atol=1e-5 * through.max())
+    other_moment = double.moment(other[:, 0])
+    rates = np.array([0.0, 2.0]) * double.ridge
+    chained = columns.chained(columns.summed(values), rates, columns.summed(other))
+    for column, rate in enumerate(rates):
+        moment = double.moment(values[:, column]) + rate * double.identity
+        through = double.quadratic(moment @ other_moment)
+        size = np.abs(through).max()
+        np.testing.assert_allclose(chained[:, column] / size, through / size, atol=1e-5)
+    rest = columns.chained(columns.summed(0 * values), rates, columns.summed(other))[:, 1]
+    np.testing.assert_allclose(rest, rates[1] * double.quadratic(double.identity @ other_moment), rtol=1e-4)
     twice = double.quadratic(double.identity)
-    np.testing.assert_allclose(columns.quadratic(columns.identity)[:, 0], twice, rtol=1e-4)
+    np.testing.assert_allclose(columns.double()[:, 0], twice, rtol=1e-4)
 
 
 def test_predictions_keep_double_precision_beside_a_large_constant(rows):

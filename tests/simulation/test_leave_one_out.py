@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
-from gradstep.simulation.leave_one_out import Copies, copies_of, leave_one_out
+from gradstep.simulation.leave_one_out import Copies, copies_of, leave_one_out, left_out, left_out_directly
 from gradstep.simulation.ridge import factorise
 
 
@@ -92,3 +92,34 @@ def test_any_array_library(width):
         leave_one_out(expected, passes(features), y, weights, copies, np.array([0.5])).squares,
         rtol=1e-9,
     )
+
+
+@pytest.mark.parametrize("width", [40, 6], ids=["Gram", "scatter"])
+def test_factors_of_single_penalties_give_what_refits_and_eigenvectors_give(width):
+    features, y, weights = problem(20, width)
+    features[10:15] = features[:5]
+    hashes = np.concatenate([np.arange(10), np.arange(5), np.arange(15, 20)]).astype(np.uint64)
+    copies, scored = copies_of(hashes, y, weights), np.arange(20) % 3 == 0
+    penalties = np.array([1e-4, 0.7, 1e9])
+    found = left_out_directly(features, copies, scored, penalties)
+    ((_, expected),) = left_out(
+        factorise(passes(features), 20, width, y, weights),
+        lambda: iter([(features[scored], np.flatnonzero(scored))]),
+        copies,
+        penalties,
+    )
+    # Eigenvectors have nine digits left of the smallest penalty, factors more.
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    for place, i in enumerate(np.flatnonzero(scored)):
+        together = np.flatnonzero(hashes == hashes[i])
+        for column, penalty in enumerate(penalties[:2]):
+            brute = refitted(features, y, weights, penalty, together)[list(together).index(i)]
+            np.testing.assert_allclose(found[place, :, column], brute, rtol=1e-8)
+
+
+def test_eigenvectors_are_left_for_many_penalties_and_for_those_that_rounding_hides():
+    features, y, weights = problem(20, 6)
+    given = features, Copies(weights, y, np.arange(20)), np.ones(20, dtype=bool)
+    assert left_out_directly(*given, np.logspace(-3, 3, 31)) is None
+    assert left_out_directly(*given, np.array([1e-9])) is None
+    assert left_out_directly(features * np.nan, *given[1:], np.array([1.0])) is None

@@ -262,6 +262,7 @@ def test_torch_agrees_with_numpy() -> None:
         ({"dtype": "float16"}, "dtype"),
         ({"dtype": np.float64}, "dtype"),
         ({"test_samples": -1}, "test_samples"),
+        ({"test_samples": 10**18}, "test_samples"),
         ({"test_samples": 1.5}, "test_samples"),
         ({"kernel_tolerance": 0.0}, "kernel_tolerance"),
         ({"kernel_tolerance": math.nan}, "kernel_tolerance"),

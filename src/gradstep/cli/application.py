@@ -352,7 +352,7 @@ def simulate(
     device: _Device = None,
     dtype: _Dtype = "float64",
     test_samples: Annotated[
-        int, typer.Option(min=0, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
+        int, typer.Option(min=0, max=10**9, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
     ] = 0,
     fit: Annotated[
         str, typer.Option(help="'drawn', or 'expected': errors averaged over fits.", rich_help_panel=_SIMULATION)

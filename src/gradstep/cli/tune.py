@@ -75,14 +75,14 @@ def print_tuned(grid: Grid, tuned: Sequence[Tuned]) -> None:
     rows = [
         [
             *cells,
-            *(number(p.value) + ("*" if p.at_bound else "") for p in best.parameters),
+            *(number(p.value) + ("*" if p.meaning else "") for p in best.parameters),
             number(best.prediction.test_error),
             number(best.before.test_error),
         ]
         for cells, best in zip(grid.cells, tuned, strict=True)
     ]
     output.print_table(output.Table(header, rows, index=len(grid.heads)))
-    notes = dict.fromkeys(p.meaning for best in tuned for p in best.parameters if p.at_bound)
+    notes = dict.fromkeys(p.meaning for best in tuned for p in best.parameters if p.meaning)
     output.print_wrapped("", *(f"* {note}" for note in notes), *_footer(tuned))
 
 

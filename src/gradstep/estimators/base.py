@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator  # type: ignore[import-untyped, unused-ignore]
+from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
     _check_sample_weight,
@@ -77,6 +78,16 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.random_state = random_state
         self.dtype = dtype
         self.device = device
+
+    def __getattr__(self, name: str) -> Any:
+        """Say of what only a fit has that there is none yet; properties that miss something come here, too."""
+        fitted = any(known.endswith("_") and not known.startswith("_") for known in vars(self))
+        if name.startswith("_") or not name.endswith("_") or fitted:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise NotFittedError(
+            f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+            f"using {name!r}."
+        )
 
     def _threads(self, rows: int, width: int) -> AbstractContextManager[None]:
         """Let BLAS use one thread inside where tables of so many rows make small products only."""

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped, unu
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
-from gradstep.estimators.index import QUARTERS, agreement, correlation, find_index, implied_alignment
+from gradstep.estimators.index import QUARTERS, Index, agreement, correlation, find_index, implied_alignment
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
@@ -270,50 +270,26 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     if not np.isfinite(outputs).all():
         raise OutOfRange
     curve, random = _short_curve(fit, training), check_random_state(fit.random_state)
-    layer, y, w, rows = fit._initial, sample.y, sample.weights, sample.fit_rows
-    n_steps, varying = training.settings.n_steps, fit.standardisation_.dimension
     metric = measure(sample)
     step = partial(_step_on, fit, sample, metric)
     everything = step(sample.step_rows)
     compared = _compared(fit, training, sample, metric, everything, random)
-    steps, taken = compared.steps, compared.taken
     (gain, gain_error), (larger, larger_error), (wider, wider_error) = compared.gains
 
-    change = fit._layer.weights - layer.weights if fit.eta_ else everything
-    combination = _combination(layer.readout, metric.leading(change if np.any(change) else everything)[1])
-    target = y @ combination
-    index = find_index(compared.draws, sample, metric, taken, n_steps, compared.penalty, target)
-    if fit.rounds_:
-        halves = index.halves
-    elif np.any(everything):
-        halves = _agreement(step, sample, metric, fit.damping_)
-    else:  # a gradient of nothing has no direction to agree on
-        halves = 0.0
-
-    y, w, target = y[rows], w[rows], target[rows]
-    kappa = normal_scores(index.projections[rows], w)
-    size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
-    link = fit_link(kappa, target / size, w)
-    variance = float(_variances(y, w).sum())
-    varies = variance > _ROUNDING
-    unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
-    error = compared.varying * steps.errors[steps.moves.index(taken)]
-    theory, note = _theory(fit, training.settings, link, index.blur, broken_by_columns(sample, varying))
-    if theory is not None:
-        squares = (target - index.outputs[rows] @ combination) ** 2 / size**2
-        if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[rows]):
-            theory, note = None, broken
+    one = _indexed(fit, sample, metric, compared, step, everything)
+    along = _along(one, sample, outputs)
+    theory, note = _checked_theory(fit, training.settings, sample, one, along)
     return Diagnosis(
         rows=len(sample.z),
-        inputs=varying,
-        width=layer.width,
+        inputs=fit.standardisation_.dimension,
+        width=fit._initial.width,
         eta=fit.eta_,
         damping=fit.damping_,
         rounds=fit.rounds_,
-        taken=taken,
+        taken=compared.taken,
         step_scale=compared.scale,
         ridge=fit.ridge_,
-        steps=steps,
+        steps=compared.steps,
         compared_width=compared.draws[0].width,
         gain=gain,
         gain_error=gain_error,
@@ -321,18 +297,18 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
         larger_error=larger_error,
         wider=wider,
         wider_error=wider_error,
-        halves=halves,
-        alignment=implied_alignment(halves),
-        spectrum=_spectrum(fit, sample, metric, n_steps, random),
-        index=index.direction,
-        index_alignment=index.alignment,
-        single_index=1 - unexplained / variance if varies else math.nan,
-        network=1 - error / variance if varies else math.nan,
-        combination=combination,
-        link=link,
-        bins=binned(kappa, target / size, outputs[rows] @ combination / size, w),
+        halves=one.halves,
+        alignment=implied_alignment(one.halves),
+        spectrum=_spectrum(fit, sample, metric, training.settings.n_steps, random),
+        index=one.index.direction,
+        index_alignment=one.index.alignment,
+        single_index=1 - along.unexplained / along.variance if along.varies else math.nan,
+        network=1 - compared.error / along.variance if along.varies else math.nan,
+        combination=one.combination,
+        link=along.link,
+        bins=along.bins,
         learned=fit.learned_,
-        importance_errors=_jackknife(index.variations, fit.learned_),
+        importance_errors=_jackknife(one.index.variations, fit.learned_),
         curve=curve,
         theory=theory,
         theory_note=note,
@@ -360,6 +336,7 @@ class _Compared:
 
     scale: float
     varying: int
+    n_steps: int
     taken: Move
     following: Move
     draws: tuple[FirstLayer, FirstLayer]
@@ -377,6 +354,11 @@ class _Compared:
         """The penalty with the lowest leave-one-out error after the step, one where no fit is finite."""
         path = self.steps.paths[self.steps.moves.index(self.taken)]
         return float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
+
+    @property
+    def error(self) -> float:
+        """Leave-one-out error after the step, the sum over outputs."""
+        return self.varying * float(self.steps.errors[self.steps.moves.index(self.taken)])
 
     @property
     def accuracy(self) -> Accuracy | None:
@@ -427,7 +409,75 @@ def _compared(
         return replace(steps, squares=steps.squares * (sample.y.shape[1] / varying))
 
     steps, doubled = scored(narrow, moves), scored(wide, [taken])
-    return _Compared(scale, varying, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
+    return _Compared(
+        scale, varying, settings.n_steps, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Indexed:
+    """The index of the fitted network, with the combination (k,) of outputs that it is about and its values (n,)."""
+
+    index: Index
+    halves: float
+    combination: Host
+    target: Host
+
+
+def _indexed(
+    fit: OneStepReadout,
+    sample: Sample,
+    metric: Metric,
+    compared: _Compared,
+    step: Callable[..., Host],
+    everything: Host,
+) -> _Indexed:
+    """Find the index, and how far halves of the rows agree on the direction of the fit."""
+    initial = fit._initial
+    change = fit._layer.weights - initial.weights if fit.eta_ else everything
+    combination = _combination(initial.readout, metric.leading(change if np.any(change) else everything)[1])
+    target = sample.y @ combination
+    index = find_index(compared.draws, sample, metric, compared.taken, compared.n_steps, compared.penalty, target)
+    if fit.rounds_:
+        halves = index.halves
+    elif np.any(everything):
+        halves = _agreement(step, sample, metric, fit.damping_)
+    else:  # a gradient of nothing has no direction to agree on
+        halves = 0.0
+    return _Indexed(index, halves, combination, target)
+
+
+@dataclass(frozen=True, eq=False)
+class _Along:
+    """The rows of the fit along the index.
+
+    `size` is the standard deviation of the combination of targets, `variance` the sum of those of all targets, and
+    `unexplained` what functions of the index leave of it.
+    """
+
+    link: Link
+    bins: Bins
+    size: float
+    variance: float
+    unexplained: float
+
+    @property
+    def varies(self) -> bool:
+        return self.variance > _ROUNDING
+
+
+def _along(one: _Indexed, sample: Sample, outputs: Host) -> _Along:
+    rows = sample.fit_rows
+    y, w, target = sample.y[rows], sample.weights[rows], one.target[rows]
+    kappa = normal_scores(one.index.projections[rows], w)
+    size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
+    link = fit_link(kappa, target / size, w)
+    if y.shape[1] == 1:  # the target is its own combination, up to its sign
+        unexplained = (size * link.noise) ** 2
+    else:
+        unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
+    bins = binned(kappa, target / size, outputs[rows] @ one.combination / size, w)
+    return _Along(link, bins, size, float(_variances(y, w).sum()), unexplained)
 
 
 def _step_on(
@@ -502,6 +552,20 @@ def _finding(error: GradstepError) -> str:
     elif isinstance(error, InvalidInput) and error.reason:
         advice = f"; allowed: {error.allowed}"
     return str(error).removesuffix(advice)
+
+
+def _checked_theory(
+    fit: OneStepReadout, settings: Settings, sample: Sample, one: _Indexed, along: _Along
+) -> tuple[Theory | None, str]:
+    """Return the theory, or None and what columns or errors say against it."""
+    broken = broken_by_columns(sample, fit.standardisation_.dimension)
+    theory, note = _theory(fit, settings, along.link, one.index.blur, broken)
+    if theory is not None:
+        rows = sample.fit_rows
+        squares = (one.target[rows] - one.index.outputs[rows] @ one.combination) ** 2 / along.size**2
+        if broken := broken_by_errors(theory.unexplained[1], squares, sample.weights[rows], sample.copies.group[rows]):
+            return None, broken
+    return theory, note
 
 
 def _theory(

@@ -146,23 +146,41 @@ def redrawn_on(layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, mo
     OutOfRange
         If features overflow.
     """
+    gradients, rounds, seen, distinct = _rounds_on(sample, rows, most)
+    if gradients is None:
+        return layer, rounds
+    gradients = metric.resolved(gradients)
+    if distinct > 2 * KERNEL_ROWS:
+        gradients = _sharpened(layer.narrowed(_REDRAW_WIDTH), sample.of(seen), distinct, metric, gradients)
+    return layer.redrawn(gradients, metric), rounds
+
+
+def _rounds_on(sample: Sample, rows: Rows, most: int) -> tuple[Host | None, int, NDArray[np.intp], int]:
+    """Return the gradients of kernel fits to some rows, how many rounds there were, these rows, and how many differ.
+
+    The rows are in the order of their hashes. As no layer is part of it, all layers on the same rows share the result.
+    """
+    key = np.packbits(rows).tobytes(), most
+    if key not in sample.kernel_fits:
+        sample.kernel_fits[key] = _kernel_rounds(sample, rows, most)
+    found: tuple[Host | None, int, NDArray[np.intp], int] = sample.kernel_fits[key]
+    return found
+
+
+def _kernel_rounds(sample: Sample, rows: Rows, most: int) -> tuple[Host | None, int, NDArray[np.intp], int]:
     place = np.flatnonzero(rows & (sample.weights > 0))
     if not len(place):
-        return layer, 0
+        return None, 0, place, 0
     # In the order of the rows' hashes, which is random: the first of them stand for all.
-    seen = sample.of(place[np.argsort(sample.copies.group[place], kind="stable")])
+    place = place[np.argsort(sample.copies.group[place], kind="stable")]
+    seen = sample.of(place)
     # Copies of a row are one row, with their mean target.
     _, first, which = np.unique(seen.copies.group, return_index=True, return_inverse=True)
     total = np.asarray(np.bincount(which, seen.weights), dtype=np.float64)
     mean = np.stack([np.bincount(which, seen.weights * column) for column in seen.y.T], axis=1) / total[:, None]
     some = slice(KERNEL_ROWS)
     gradients, rounds = kernel_gradients(seen.z[first[some]], mean[some], total[some], most)
-    if gradients is None:
-        return layer, 0
-    gradients = metric.resolved(gradients)
-    if len(first) > 2 * KERNEL_ROWS:
-        gradients = _sharpened(layer.narrowed(_REDRAW_WIDTH), seen, len(first), metric, gradients)
-    return layer.redrawn(gradients, metric), rounds
+    return gradients, 0 if gradients is None else rounds, place, len(first)
 
 
 def _sharpened(layer: FirstLayer, sample: Sample, distinct: int, metric: Metric, gradients: Host) -> Host:

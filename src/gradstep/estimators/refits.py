@@ -17,7 +17,7 @@ from gradstep.estimators.moves import NO_STEP, Move, moved_on
 from gradstep.estimators.rows import HOST, Sample, Training
 from gradstep.estimators.score_curve import LeftOut, Levels, ScoreCurve, score_curve
 from gradstep.estimators.targets import mistaken
-from gradstep.simulation.leave_one_out import copies_of, penalty_path
+from gradstep.simulation.leave_one_out import copies_of, left_out_directly, penalty_path, scores_of
 from gradstep.simulation.ridge import OutOfRange
 
 if TYPE_CHECKING:
@@ -165,6 +165,10 @@ class Model:
 
 def left_out_errors(pool: Sample, scored: Rows, penalties: Host) -> LeftOut:
     """Score some rows of a pool, each by a fit of its targets on its features to all others."""
-    scores = pool.scores(pool.ridge(), scored, penalties, mistaken)
+    outputs = left_out_directly(pool.z, pool.copies, scored, penalties)
+    if outputs is None:
+        scores = pool.scores(pool.ridge(), scored, penalties, mistaken)
+    else:
+        scores = scores_of([(np.flatnonzero(scored), outputs)], pool.y, pool.weights, penalties, mistaken)
     assert scores.wrong is not None
     return LeftOut(scores.squares.T * pool.y.shape[1], scores.wrong.T.astype(np.float64))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import numpy as numpy_namespace
@@ -53,6 +53,8 @@ class Sample:
     copies: Copies
     step_rows: Rows
     fit_rows: Rows
+    kernel_fits: dict[tuple[bytes, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Kernel fits to some of its rows that may be asked for again. Samples made of this one begin without any."""
 
     @property
     def shared(self) -> bool:

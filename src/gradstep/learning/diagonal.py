@@ -14,6 +14,7 @@ from functools import cached_property
 
 from gradstep.learning.conjugate_gradient import conjugate_gradient
 from gradstep.learning.pool import Array, Pool
+from gradstep.learning.resolvent import Summed
 from gradstep.learning.rounded import rounded_product
 from gradstep.resolution import NOTHING
 
@@ -80,13 +81,17 @@ class DiagonalResolvent:
         """Return the diagonal of the sum over rows of ``psi psi^T`` times values (M, G), shape (r, G)."""
         return self._sums(values) / self.spectrum
 
-    def shifted(self, moment: Array, ridge: float) -> Array:
-        """Return moments with the identity times a number added."""
-        return moment + ridge * self.identity
+    def double(self) -> Array:
+        """Return ``phi^T R R phi`` for all rows, shape (M, G)."""
+        return self.quadratic(self.identity)
 
-    def product(self, first: Array, second: Array) -> Array:
-        """Return the product of two moments."""
-        return first * second
+    def summed(self, values: Array) -> Summed:
+        """Return a sum over rows of ``psi psi^T`` times values (M, G)."""
+        return Summed(values, self.moment(values))
+
+    def chained(self, first: Summed, ridge: float, second: Summed) -> Array:
+        """Return ``psi^T (A + ridge I) B psi`` for all rows, shape (M, G): sums A and B, and I is the `identity`."""
+        return self.quadratic((first.moment + ridge * self.identity) * second.moment)
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows, shape (M, G)."""

@@ -35,7 +35,7 @@ from gradstep.learning.diagonal import DiagonalResolvent
 from gradstep.learning.equal_weights import equal_fits
 from gradstep.learning.fixed_point import accelerated
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.resolvent import Resolvent
+from gradstep.learning.resolvent import Resolvent, Summed
 from gradstep.learning.rounded import RoundedResolvent, SingleResolvent
 
 __all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
@@ -99,7 +99,7 @@ class WeightedFit:
     @cached_property
     def double(self) -> Array:
         """``phi^T R R phi`` with R without the row itself, shape (M,)."""
-        return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
+        return self.resolvent.double() / self.remainder**2
 
     @cached_property
     def rounded(self) -> WeightedFit:
@@ -447,11 +447,10 @@ class RowErrors:
         return RowErrors(self.fit.rounded, self.residuals[:, :, None], self.squares[:, None])
 
     @cached_property
-    def variation(self) -> tuple[Array, Array, Array]:
-        """Terms, moment and quadratic form of the sum by which fits to n rows vary more than the fit to the pool."""
-        terms = self.fit.missing * self.squares * self.fit.weights**2
-        moment = self.fit.resolvent.moment(terms)
-        return terms, moment, self.fit.resolvent.correlated(terms, moment)
+    def variation(self) -> tuple[Summed, Array]:
+        """The sum by which fits to n rows vary more than the fit to the pool, and its quadratic form (M,)."""
+        varied = self.fit.resolvent.summed(self.fit.missing * self.squares * self.fit.weights**2)
+        return varied, self.fit.resolvent.correlated(*varied)
 
     @property
     def test_error(self) -> Any:

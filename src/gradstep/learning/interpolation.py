@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["lattice", "refined", "refined_at_once"]
+__all__ = ["lattice", "refined", "refined_at_once", "spline_weights"]
 
 Host = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def _through(places: Host, values: Host, order: int) -> Host:
     for column in range(values.shape[1]):
         known = ~np.isnan(values[:, column])
         if known.any() and not known.all():
-            weights = _weights(places[known], places[~known], order)
+            weights = spline_weights(places[known], places[~known], order)
             found[~known, column] = weights @ values[known, column]
     return np.nan_to_num(found)
 
@@ -91,7 +91,7 @@ def refined_at_once(
     nodes = sorted(first)
     values, tolerances = measure(nodes)
     while True:
-        smooth, plain = (_weights(places[nodes], places, order) for order in (3, 1))
+        smooth, plain = (spline_weights(places[nodes], places, order) for order in (3, 1))
         guess = smooth @ values
         doubt = (np.abs(guess - plain @ values) / np.exp(plain @ np.log(tolerances))).max(axis=1)
         doubt[nodes] = -1
@@ -122,8 +122,20 @@ def lattice(places: Host, count: int) -> list[int]:
     return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in corners})
 
 
-def _weights(nodes: Host, places: Host, order: int) -> Host:
-    """Return the weights of values at nodes (J, 2) in a polyharmonic spline at places (G, 2), shape (G, J)."""
+def spline_weights(nodes: Host, places: Host, order: int) -> Host:
+    """Return the weights of values at nodes in a polyharmonic spline at places.
+
+    Parameters
+    ----------
+    nodes : ndarray, shape (J, 2)
+    places : ndarray, shape (G, 2)
+    order : int
+        One or three.
+
+    Returns
+    -------
+    ndarray, shape (G, J)
+    """
 
     def tail(at: Host) -> Host:
         return np.hstack([np.ones((len(at), 1)), at if order > 1 else at[:, :0]])

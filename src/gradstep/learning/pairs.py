@@ -6,15 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
-from gradstep.learning.interpolation import refined
+from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.interpolation import refined, spline_weights
 from gradstep.learning.parts import has_parts, measured_errors
-from gradstep.learning.pool import Pool
+from gradstep.learning.pool import Array, Pool
 from gradstep.learning.rough import rough_errors
 from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
@@ -30,7 +31,7 @@ _FEW = 12
 _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 #: Largest change of the logarithm of a weight by its own equation, where others are interpolated: in the mean over rows
 #: it is a tenth of that. And the relative residual of the equation of the errors.
-_SOLVED, _TOLERANCE = 3e-3, 1e-4
+_SOLVED, _TOLERANCE = 1e-3, 1e-4
 #: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
 _SINGLE = 0.98
 
@@ -71,7 +72,7 @@ def _cell(errors: RowErrors, classes: bool) -> Cell:
 
 
 def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
-    """Solve pairs with n > M, for each n from the largest penalty down: each begins with the last weights.
+    """Solve pairs with n > M, for each n from the largest penalty down: each begins where the last two lead.
 
     Parameters
     ----------
@@ -88,16 +89,29 @@ def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pai
     """
     cells: dict[Pair, Cell] = {}
     failures: dict[Pair, NotConverged] = {}
-    before, start = 0.0, None
+    solved_for: dict[float, list[tuple[float, Array]]] = {}
     for n, ridge in sorted(set(pairs), key=lambda pair: (pair[0], -pair[1])):
+        before = solved_for.setdefault(n, [])
         try:
-            errors = row_errors(weighted_fit(pool, n, ridge, start if before == n else None))
+            errors = row_errors(weighted_fit(pool, n, ridge, _continued(before, ridge)))
             cells[n, ridge] = _cell(errors, classes)
         except NotConverged as failure:
             failures[n, ridge] = failure
             continue
-        before, start = n, errors.fit.weights
+        before.append((ridge, errors.fit.weights))
     return cells, failures
+
+
+def _continued(before: list[tuple[float, Array]], ridge: float) -> Array | None:
+    """Return weights at a penalty on the line through those at the last two, in logarithms of both; None without any.
+
+    They stay between one and the square of the last, as weights for n > M are above one.
+    """
+    if len(before) < 2:
+        return before[-1][1] if before else None
+    (first, away), (last, near) = before[-2:]
+    found = near * (near / away) ** (math.log(ridge / last) / math.log(last / first))
+    return array_namespace(near).clip(found, near**0.5, near**2)
 
 
 def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
@@ -174,10 +188,28 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < 2 * rough.tolerances, 0.0, math.nan)
     known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}
+    corrections: dict[int, Array] = {}
+
+    def start_at(place: int) -> Array:
+        """Return the weights with a diagonal resolvent, corrected by what other pairs are off by."""
+        n, ridge = pairs[place]
+        diagonal = rough.weights.get(place)
+        if diagonal is None:
+            n, ridge = (pool.xp.asarray([value], device=device(pool.features)) for value in (n, ridge))
+            diagonal = rough.weights[place] = diagonal_fits(pool, n, ridge, _SOLVED).weights[:, 0]
+        if not corrections:
+            return diagonal
+        known = list(corrections)
+        shares = spline_weights(rough.places[known], rough.places[[place]], 1)[0]
+        correction = sum(float(share) * corrections[other] for share, other in zip(shares, known, strict=True))
+        return pool.xp.clip(diagonal * pool.xp.exp(correction), None, pairs[place][0] / pool.rows)
 
     def measure(place: int) -> Host:
-        start, single = rough.weights.get(place), pairs[place][0] < _SINGLE * pool.rows
+        single, below = pairs[place][0] < _SINGLE * pool.rows, pairs[place][0] < pool.rows
+        start = start_at(place) if below else None
         fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
+        if below:
+            corrections[place] = pool.xp.log(fit.weights / rough.weights[place])
         cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
         return np.asarray(found - logarithms[place])

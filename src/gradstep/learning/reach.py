@@ -3,30 +3,60 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from gradstep.errors import NotConverged
 from gradstep.learning.equations import row_errors, weighted_fit
-from gradstep.learning.pool import Pool
+from gradstep.learning.pool import Array, Pool
 
-__all__ = ["has_estimate", "least_ridge", "most_samples", "with_neighbours"]
+__all__ = ["Place", "least_ridge", "most_samples", "place_of", "with_neighbours"]
 
 #: Factor by which the penalty is raised until there is an estimate, and how often.
 _RAISE, _RAISES = 10.0, 12
 #: Ratio of two penalties, and part of the pool, between which it does not matter where the bound is.
 _RIDGES, _ROWS = 1.25, 0.02
+#: Largest change of the logarithm of a weight by its own equation: whether there is an estimate needs no more digits.
+_SOLVED = 1e-3
 
 
-def has_estimate(pool: Pool, samples: float, ridge: float) -> bool:
-    """Return whether the pool tells the errors of so many samples with this penalty."""
+class Place(NamedTuple):
+    """A pair of n and ridge that has an estimate.
+
+    Parameters
+    ----------
+    samples, ridge : float
+    weights : array, shape (M,)
+        Of the fit that stands for fits to so many rows.
+    """
+
+    samples: float
+    ridge: float
+    weights: Array
+
+
+def place_of(pool: Pool, samples: float, ridge: float, near: Place | None = None) -> Place | None:
+    """Return a pair if the pool tells its errors, otherwise None.
+
+    Parameters
+    ----------
+    pool : Pool
+    samples, ridge : float
+    near : Place, optional
+        Another pair with an estimate, where the search for the weights begins.
+    """
+    rows = pool.rows
     try:
-        row_errors(weighted_fit(pool, samples, ridge))
+        # All weights are one for as many samples as rows, and grow from there.
+        start = None if near is None else near.weights ** ((samples - rows) / (near.samples - rows))
+        fit = weighted_fit(pool, samples, ridge, start, _SOLVED)
+        row_errors(fit)
     except NotConverged:
-        return False
-    return True
+        return None
+    return Place(samples, ridge, fit.weights)
 
 
-def least_ridge(pool: Pool, samples: float, ridge: float) -> float | None:
-    """Return a penalty not much larger than the least one with an estimate.
+def least_ridge(pool: Pool, samples: float, ridge: float) -> Place | None:
+    """Return the place of a penalty not much larger than the least one with an estimate.
 
     Parameters
     ----------
@@ -38,24 +68,25 @@ def least_ridge(pool: Pool, samples: float, ridge: float) -> float | None:
 
     Returns
     -------
-    float or None
-        At most a quarter above the least; None if none is found.
+    Place or None
+        Its penalty is at most a quarter above the least; None if none is found.
     """
     low = ridge
     for _ in range(_RAISES):
-        high = low * _RAISE
-        if has_estimate(pool, samples, high):
+        high = place_of(pool, samples, low * _RAISE)
+        if high is not None:
             break
-        low = high
+        low *= _RAISE
     else:
         return None
-    while high / low > _RIDGES:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if has_estimate(pool, samples, middle) else (middle, high)
+    while high.ridge / low > _RIDGES:
+        middle = (low * high.ridge) ** 0.5
+        found = place_of(pool, samples, middle, high)
+        low, high = (middle, high) if found is None else (low, found)
     return high
 
 
-def most_samples(pool: Pool, samples: float, ridge: float) -> int:
+def most_samples(pool: Pool, samples: float, ridge: float, near: Place | None) -> int:
     """Return a number of samples not much smaller than the largest with an estimate.
 
     Parameters
@@ -65,6 +96,8 @@ def most_samples(pool: Pool, samples: float, ridge: float) -> int:
         Number of samples without an estimate, above the rows of the pool.
     ridge : float
         Penalty.
+    near : Place or None
+        The place of a larger penalty.
 
     Returns
     -------
@@ -74,7 +107,11 @@ def most_samples(pool: Pool, samples: float, ridge: float) -> int:
     low, high = pool.rows, int(samples)
     while high - low > max(_ROWS * pool.rows, 1):
         middle = (low + high) // 2
-        low, high = (middle, high) if has_estimate(pool, middle, ridge) else (low, middle)
+        found = place_of(pool, middle, ridge, near)
+        if found is None:
+            high = middle
+        else:
+            low, near = middle, found
     return low
 
 
@@ -93,8 +130,9 @@ def with_neighbours(pool: Pool, samples: float, ridge: float, failure: NotConver
     -------
     NotConverged
     """
-    least, most = least_ridge(pool, samples, ridge), most_samples(pool, samples, ridge)
-    larger = "" if least is None else f"for n = {samples:g} with a ridge of {_upwards(least):g}, and "
+    least = least_ridge(pool, samples, ridge)
+    most = most_samples(pool, samples, ridge, least)
+    larger = "" if least is None else f"for n = {samples:g} with a ridge of {_upwards(least.ridge):g}, and "
     advice = (
         f"There is an estimate {larger}for ridge = {ridge:g} up to n = {most}. A pool of more rows reaches further: "
         "one of twice as many rows as features leaves hardly any pair out."

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
-from scipy.linalg import solve_triangular
+from scipy.linalg import get_lapack_funcs, solve_triangular
 
 from gradstep.learning.pool import Array, Pool
 
-__all__ = ["Resolvent", "holds_pairs"]
+__all__ = ["Resolvent", "Summed", "holds_pairs"]
 
 #: Up to so many rows, and so many for each feature, the correlations of all pairs of rows are held: they cost a product
 #: of M x N with N x M, after which a sum over rows is a product with a vector. Measured at N = 200.
@@ -23,6 +24,20 @@ def holds_pairs(pool: Pool) -> bool:
     """Return whether the correlations of all pairs of rows are held."""
     rows, rank = pool.features.shape
     return bool(rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank))
+
+
+class Summed(NamedTuple):
+    """A sum over rows of ``psi psi^T`` times values.
+
+    Parameters
+    ----------
+    values : array, shape (M,) or (M, C)
+    moment : array or None
+        The sum, as `moment` of a resolvent returns it; None where the correlations of all pairs of rows stand for it.
+    """
+
+    values: Array
+    moment: Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +87,9 @@ class Resolvent:
 
     @cached_property
     def _inverse_factor(self) -> Array:
+        if is_numpy_array(self._factor):  # a sixth of the work of a matrix that is not triangular
+            inverse_of: Any = get_lapack_funcs("trtri", (self._factor,))
+            return np.ascontiguousarray(inverse_of(self._factor, lower=True)[0])
         return self.pool.xp.linalg.inv(self._factor)
 
     @cached_property
@@ -104,13 +122,17 @@ class Resolvent:
         psi = self.whitened
         return sum(psi[part, :].T @ (values[part, None] * psi[part, :]) for part in self.pool.blocks())
 
-    def shifted(self, moment: Array, ridge: float) -> Array:
-        """Return a moment with the identity times a number added."""
-        return moment + ridge * self.identity
+    def double(self) -> Array:
+        """Return ``phi^T R R phi`` for all rows, shape (M,)."""
+        return self.quadratic(self.identity)
 
-    def product(self, first: Array, second: Array) -> Array:
-        """Return the product of two moments."""
-        return first @ second
+    def summed(self, values: Array) -> Summed:
+        """Return a sum over rows of ``psi psi^T`` times values (M,) of any sign."""
+        return Summed(values, self.moment(values))
+
+    def chained(self, first: Summed, ridge: float, second: Summed) -> Array:
+        """Return ``psi^T (A + ridge I) B psi`` for all rows, shape (M,): sums A and B, and I is the `identity`."""
+        return self.quadratic((first.moment + ridge * self.identity) @ second.moment)
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows, shape (M,)."""

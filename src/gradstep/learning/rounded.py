@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.resolvent import Resolvent, holds_pairs
+from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs
 
 __all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
 
@@ -165,11 +165,26 @@ class RoundedResolvent:
         return whitened if whitened.dtype == single else self.pool.xp.astype(whitened, single)
 
     @cached_property
+    def _correlations(self) -> Array:
+        """Correlations ``phi_m^T R phi_k`` of all pairs of rows, shape (M, M)."""
+        return self.whitened @ self.whitened.T
+
+    @cached_property
     def _pairs(self) -> Array:
-        """Squares of ``phi_m^T R phi_k``, shape (M, M)."""
-        found = self.whitened @ self.whitened.T
-        found *= found
-        return found
+        """Their squares, shape (M, M)."""
+        return self._correlations**2
+
+    @cached_property
+    def _turned(self) -> Array:
+        """Product of `whitened` with the `identity` over its largest number, and that number; shapes (M, r), ()."""
+        identity = self.whole.identity
+        size = _sizes(identity, None)
+        return self.whitened @ self.pool.xp.astype(identity / size, self.pool.xp.float32), size
+
+    def _through_identity(self, rows: Array) -> Array:
+        """Return ``psi_m^T I rows_m`` for all rows (M, r) in single precision, shape (M, 1)."""
+        turned, size = self._turned
+        return self.restored(self.pool.xp.sum(turned * rows, axis=1)[:, None], size)
 
     def rounded(self, values: Array) -> tuple[Array, Array]:
         """Return values (M, C) in single precision, each column divided by its largest, and the largest (C,)."""
@@ -190,13 +205,32 @@ class RoundedResolvent:
         ]
         return self.restored(self.pool.xp.stack(sums), size[:, None, None])
 
-    def shifted(self, moment: Array, ridge: Array) -> Array:
-        """Return moments (C, r, r) with the identity times a number (C,) added."""
-        return moment + ridge[:, None, None] * self.identity
+    def double(self) -> Array:
+        """Return ``phi^T R R phi`` for all rows, shape (M, 1)."""
+        if not holds_pairs(self.pool):
+            return self.quadratic(self.identity)
+        return self._through_identity(self.whitened)
 
-    def product(self, first: Array, second: Array) -> Array:
-        """Return the products of moments."""
-        return first @ second
+    def summed(self, values: Array) -> Summed:
+        """Return sums over rows of ``psi psi^T`` times values (M, C) of any sign."""
+        return Summed(values, None if holds_pairs(self.pool) else self.moment(values))
+
+    def chained(self, first: Summed, ridge: Array, second: Summed) -> Array:
+        """Return ``psi^T (A + ridge I) B psi`` for all rows, shape (M, C): sums A (M, C) and B (M, 1), numbers (C,).
+
+        ``I`` is the `identity`. Where the correlations of all pairs of rows are held, the first sum is a product of a
+        vector with a matrix that all of its columns share.
+        """
+        if first.moment is not None and second.moment is not None:
+            return self.quadratic((first.moment + ridge[:, None, None] * self.identity) @ second.moment)
+        (scaled, size), psi = self.rounded(second.values), self.whitened
+        turned = self._correlations @ (scaled * psi)
+        through = turned @ psi.T
+        through *= self._correlations
+        found = self._columns_of(through, first.values)
+        if bool(self.pool.xp.any(ridge != 0)):
+            found = found + ridge * self._through_identity(turned)
+        return found * size
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows and moments (C, r, r), shape (M, C)."""
@@ -212,7 +246,11 @@ class RoundedResolvent:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, C) for each row m, shape (M, C)."""
         if not holds_pairs(self.pool):
             return self.quadratic(self.moment(values) if moment is None else moment)
-        columns = (rounded_product(self._pairs, values[:, column, None]) for column in range(values.shape[1]))
+        return self._columns_of(self._pairs, values)
+
+    def _columns_of(self, matrix: Array, values: Array) -> Array:
+        """Return the product of a matrix (M, M) with each column of values (M, C)."""
+        columns = (rounded_product(matrix, values[:, column, None]) for column in range(values.shape[1]))
         return self.pool.xp.concat(list(columns), axis=1)
 
     def own(self, values: Array) -> Array:

@@ -100,8 +100,8 @@ def increment_response(
     if penalised:
         known = known + missing * ridge * fit.double
     change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
-    moved = resolvent.moment(change)
-    every = resolvent.correlated(change, moved)
+    moved = resolvent.summed(change)
+    every = resolvent.correlated(*moved)
     if penalised:
         every = every + ridge * fit.double * rest**2
     own = resolvent.own(change)
@@ -124,9 +124,9 @@ def increment_response(
     # Fits to n rows vary more than the fit to the pool.
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
     if not isinstance(missing, float) or missing:
-        varied, moment, second = errors.variation
-        both = resolvent.quadratic(resolvent.product(resolvent.shifted(moved, ridge), moment))
-        own_varied = resolvent.own(varied)
+        varied, second = errors.variation
+        both = resolvent.chained(moved, ridge, varied)
+        own_varied = resolvent.own(varied.values)
         both = both - own * bare * second - own_varied * bare * every + own * own_varied * bare**3
         second = second - bare**2 * own_varied
         source = source - 2 * (both + w / rest * first * second) / rest**2

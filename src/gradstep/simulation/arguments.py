@@ -16,7 +16,7 @@ from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.sizes import Sizes
 from gradstep.threads import threads_for_products
 
-__all__ = ["chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of", "threads_of"]
+__all__ = ["MOST_TEST_SAMPLES", "chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of", "threads_of"]
 
 
 def finite_sizes(problem: Problem) -> Sizes[int]:
@@ -51,9 +51,13 @@ def chosen_seeds(seeds: int | Sequence[int], least: int = 1) -> tuple[int, ...]:
     return tuple(int(s) for s in chosen)
 
 
-def count(name: str, value: Any, least: int = 0) -> int:
-    """Return an integer, or raise `InvalidInput` if the value is not an integer or is too small."""
-    return integer(name, value, least)
+MOST_TEST_SAMPLES = 10**9
+"""Largest number of fresh test inputs: their noise is then below the digits that are printed."""
+
+
+def count(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """Return an integer, or raise `InvalidInput` if the value is not an integer, too small or too large."""
+    return integer(name, value, least, most)
 
 
 def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:

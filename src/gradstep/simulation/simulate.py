@@ -14,7 +14,7 @@ from gradstep.checks import flag, one_of, real
 from gradstep.errors import InvalidInput
 from gradstep.host import host_errors
 from gradstep.problem import Problem
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, penalties_of, threads_of
+from gradstep.simulation.arguments import MOST_TEST_SAMPLES, chosen_seeds, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import backend
 from gradstep.simulation.data_rows import DataRows
 from gradstep.simulation.measurement import Measurement
@@ -70,7 +70,7 @@ def simulate(
     dtype : {"float64", "float32"}
         Precision of inputs, weights and features. Gram matrices, factorisations and expectations are in double.
     test_samples : int
-        If positive, also measure the test error on that many fresh inputs, as a check of the exact one.
+        If positive, also measure the test error on that many fresh inputs, as a check of the exact one; at most 10^9.
     kernel_tolerance : float
         Accepted error of the test error, relative to ``E f*^2``, for activations whose kernel has no closed form.
     progress : callable, optional
@@ -94,7 +94,7 @@ def simulate(
     sizes = finite_sizes(problem)
     chosen = chosen_seeds(seeds)
     penalties, is_path = penalties_of(problem, ridge)
-    fresh = count("test_samples", test_samples)
+    fresh = count("test_samples", test_samples, most=MOST_TEST_SAMPLES)
     one_of("fit", fit, ("drawn", "expected"))
     if fit == "expected" and fresh:
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")

@@ -109,8 +109,8 @@ class Minimum:
 class _Counted:
     """The function, with points outside the box at infinity and points met before remembered."""
 
-    def __init__(self, function: Function, axes: Sequence[Axis], resolution: float) -> None:
-        self.function, self.resolution = function, resolution
+    def __init__(self, function: Function, axes: Sequence[Axis], resolution: float, nothing_left: str = "") -> None:
+        self.function, self.resolution, self.nothing_left = function, resolution, nothing_left
         self.low = np.array([axis.scan[0] for axis in axes])
         self.high = np.array([axis.scan[-1] for axis in axes])
         self.known: dict[tuple[float, ...], float] = {}
@@ -123,8 +123,7 @@ class _Counted:
             values = self.function(np.array(list(new)))
             if (lowest := float(values.min())) <= 0:
                 reason = f"is {lowest:.1e} somewhere, which is rounding: there is nothing to choose"
-                advice = "Add label noise, or narrow the bounds to where there is an error."
-                raise NotConverged("the error to be minimised", lowest, 0.0, advice, reason)
+                raise NotConverged("the error to be minimised", lowest, 0.0, self.nothing_left, reason)
             self.known |= {key: float(value) for key, value in zip(new, values, strict=True)}
         return np.array([self.known[key] if within else np.inf for key, within in zip(keys, inside, strict=True)])
 
@@ -136,6 +135,7 @@ def minimise(
     scanned: Function | None = None,
     tolerance: float = 1e-3,
     resolution: float = RESOLUTION,
+    nothing_left: str = "Narrow the bounds to where the function is positive.",
 ) -> Minimum:
     """Find the lowest minimum of a function in a box.
 
@@ -150,6 +150,8 @@ def minimise(
         Largest Newton displacement left, in spacings (in units of one for a coordinate that takes integers).
     resolution : float
         Relative difference of values that counts as none.
+    nothing_left : str
+        Advice where a value is not positive.
 
     Returns
     -------
@@ -167,8 +169,8 @@ def minimise(
     the minimum being the lowest one. A tie with a bound (a gain below 1e-6, or an axis's own) is given to the
     bound.
     """
-    counted = _Counted(function, axes, resolution)
-    scan = counted if scanned is None else _Counted(scanned, axes, resolution)
+    counted = _Counted(function, axes, resolution, nothing_left)
+    scan = counted if scanned is None else _Counted(scanned, axes, resolution, nothing_left)
     bottoms = [_polish(counted, axes, _descend(counted, axes, start), tolerance) for start in _valleys(scan, axes)]
     bottoms.sort(key=lambda bottom: bottom[1])
     point, value = bottoms[0]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.problem import CONVENTION, Problem, Step, check_problem
+from gradstep.problem import CONVENTION, Problem, Step, check_problem, link_of
 from gradstep.sizes import Proportional
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
@@ -61,6 +61,8 @@ _LEFT_OUT = 0.3
 _FEWEST, _SMALLEST_SHARE = 3, 0.05
 #: Error above the minimum by which the range of good values is defined.
 _NEAR = 0.01
+#: Relative differences of the error, over all values of a parameter, that are none.
+_SWAY = 1e-9
 #: Slope on a bound beyond which the bound is not the limit that it stands for.
 _STILL_FALLING = 0.01
 _OVER = "one or more of 'ridge', 'eta', 'damping', 'split', each once"
@@ -108,6 +110,11 @@ class TunedParameter:
         Relative numerical uncertainty of `value`; nan on a bound.
     near : tuple of float
         Range of values around the optimum whose error is within one per cent of it, the other parameters held.
+    sway : float
+        Largest relative difference between the error at the optimum and anywhere on a scan of the whole range, the
+        other parameters held.
+    meaning : str
+        The meaning of a bound that was reached, or that the parameter changes nothing; otherwise empty.
     """
 
     name: Parameter
@@ -121,15 +128,8 @@ class TunedParameter:
     curvature: float
     uncertainty: float
     near: tuple[float, float]
-
-    @property
-    def meaning(self) -> str:
-        """The meaning of a bound that was reached; empty inside."""
-        if self.at_bound is None:
-            return ""
-        if self.name != "split" and 0 < self.value < math.inf and abs(self.slope) > _STILL_FALLING:
-            return "the error still falls at the bound of the search: widen it"
-        return _AT_BOUND[self.name, self.at_bound]
+    sway: float
+    meaning: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,6 +191,7 @@ class Tuned(Summarised):
                     "slope": p.slope,
                     "curvature": p.curvature,
                     "uncertainty": p.uncertainty,
+                    "sway": _told(p.sway),
                     "within_one_per_cent": [_told(value) for value in p.near],
                 }
                 for p in self.parameters
@@ -227,7 +228,8 @@ class Tuned(Summarised):
 
     def notes(self) -> list[str]:
         """Return lines about the bounds that were reached, other minima, and what the theory leaves out."""
-        lines = [f"on a bound: {p.meaning}" for p in self.parameters if p.at_bound]
+        lines = [f"on a bound: {p.meaning}" if p.at_bound and p.sway > _SWAY else p.meaning for p in self.parameters]
+        lines = [line for line in lines if line]
         for values, error in self.others:
             place = ", ".join(f"{self._called(name)} = {value:.4g}" for name, value in values.items())
             lines.append(f"another minimum: {place}, test error {error:.6g}")
@@ -303,7 +305,15 @@ def tune(
     search = _Search(problem, _names(over), bounds or {})
     # Matrices this small gain nothing by several threads, which beside other work wait for each other.
     with one_thread():
-        found = minimise(search.errors, search.axes, scanned=search.rough_errors, resolution=search.resolution)
+        found = minimise(
+            search.errors,
+            search.axes,
+            scanned=search.rough_errors,
+            resolution=search.resolution,
+            nothing_left="Use a smaller ridge: there is nothing to learn but noise, and predicting zero has no error."
+            if search.nothing_to_learn
+            else "Add label noise, or narrow the bounds to where there is an error.",
+        )
         best = search.problem_at(found.point)
         prediction, refined = predict(best), predict(best, refine=2)
     discretisation = abs(refined.test_error / prediction.test_error - 1)
@@ -348,6 +358,7 @@ class _Search:
         sizes, _ = readout_values(problem.readout)
         uneven = problem.inputs is not None and len(set(np.abs(sizes))) > 1
         self.resolution = _UNEVEN if uneven else RESOLUTION
+        self.nothing_to_learn = moments(link_of(problem.teacher)).second_moment == 0
 
     def _axis(self, name: Parameter) -> Axis:
         low, high, *_ = self.bounds[name]
@@ -424,6 +435,8 @@ class _Search:
         shift = float(found.displacement[k]) + discretisation * error / float(found.curvature[k])
         if axis.whole:
             shift = max(shift, 0.5)
+        (lower, below), (upper, above) = (self._near(found, k, side) for side in (-1, 1))
+        sway, slope = max(below, above), float(found.gradient[k]) * stretch / error
         return TunedParameter(
             name=name,
             value=value,
@@ -438,17 +451,31 @@ class _Search:
                 around[0] if math.isfinite(around[0]) else math.nan,
                 around[1] if math.isfinite(around[1]) else math.nan,
             ),
-            slope=float(found.gradient[k]) * stretch / error,
+            slope=slope,
             curvature=float(found.curvature[k]) * stretch**2 / error,
             uncertainty=math.nan if found.bounds[k] else shift / stretch,
-            near=(
-                self.value(name, self._near(found, k, -1)),
-                self.value(name, self._near(found, k, 1)),
-            ),
+            near=(self.value(name, lower), self.value(name, upper)),
+            sway=sway,
+            meaning=self._meaning(name, value, found.bounds[k], slope, sway),
         )
 
-    def _near(self, found: Minimum, k: int, side: int) -> float:
-        """Return the coordinate, on one side of the minimum, where the error is one per cent larger (or the bound)."""
+    def _meaning(self, name: Parameter, value: float, bound: Bound | None, slope: float, sway: float) -> str:
+        if sway <= _SWAY:
+            return f"the error does not depend on {_UNITS[name]}: any value will do"
+        if bound is None:
+            return ""
+        if self.nothing_to_learn and (name, bound) == ("ridge", "upper"):
+            return "ridge -> infinity: nothing to learn but noise, and predicting zero has no error"
+        if name != "split" and 0 < value < math.inf and abs(slope) > _STILL_FALLING:
+            return "the error still falls at the bound of the search: widen it"
+        return _AT_BOUND[name, bound]
+
+    def _near(self, found: Minimum, k: int, side: int) -> tuple[float, float]:
+        """Look at one side of the minimum.
+
+        Return the coordinate where the error is one per cent larger (or the bound), and the largest relative difference
+        from the error of the minimum up to the bound.
+        """
         axis, u = self.axes[k], float(found.point[k])
         edge = float(axis.scan[-1] if side > 0 else axis.scan[0])
         offsets = [0.0]
@@ -459,9 +486,9 @@ class _Search:
         points = np.repeat(found.point[None], len(offsets), axis=0)
         points[:, k] = u + side * np.array(offsets)
         excess = self.errors(points) / found.value - 1
-        beyond = np.flatnonzero(excess > _NEAR)
+        beyond, sway = np.flatnonzero(excess > _NEAR), float(np.abs(excess).max())
         if not beyond.size:
-            return edge
+            return edge, sway
         # The excess grows like the square of the distance.
         last = int(beyond[0])
         root = np.sqrt(np.maximum(excess[last - 1 : last + 1], 0.0))
@@ -469,7 +496,7 @@ class _Search:
             offsets[last] - offsets[last - 1]
         )
         place = u + side * float(distance)
-        return round(place) if axis.whole else place
+        return (round(place) if axis.whole else place), sway
 
 
 def _error(problem: Problem, predicted: Callable[[Sequence[Problem]], Sequence[Prediction]]) -> float:

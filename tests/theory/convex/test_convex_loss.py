@@ -304,7 +304,8 @@ def test_intermediate_exponents_have_no_limit():
 
 
 def test_numbers_that_do_not_converge_are_not_returned(monkeypatch):
-    monkeypatch.setattr("gradstep.theory.convex.convex_loss._MAXIMUM_SWEEPS", 2)
+    for name in ("_MAXIMUM_SWEEPS", "_FEWER_SWEEPS"):
+        monkeypatch.setattr(f"gradstep.theory.convex.convex_loss.{name}", 2)
     with pytest.raises(NotConverged, match="convex loss"):
         convex_prediction(cui(), loss="huber(0.5)")
 
@@ -547,3 +548,26 @@ def test_neurons_that_an_l1_penalty_never_switches_off(ridge):
     # A field that is held down on its own scale had the iteration wander: about a hundred sweeps, at times without end.
     assert alone.sweeps < 80
     assert alone.test_error == pytest.approx(2 * near[1] - near[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(("loss", "ridge"), [("huber(0.1)", 0.05916151324024682), ("huber(0.1)", 0.2), ("square", 0.1)])
+def test_where_the_first_guess_leads_nowhere_a_neighbouring_penalty_leads_to_the_solution(loss, ridge):
+    """Few samples, neurons without a readout, a penalty with linear tails: the error lies between its neighbours'."""
+    problem = gs.Problem(
+        activation="relu",
+        teacher="sin",
+        d=50,
+        width=100,
+        n_step=200,
+        n=35,
+        eta=gs.Step(0.5655578083811703, 0.5),
+        ridge=ridge,
+        noise=1.0,
+        readout={0: 0.2, 1: 0.4, 2: 0.4},
+    )
+    lower, found, higher = (
+        convex_prediction(problem.replace(ridge=each), loss=loss, penalty="huber(0.2)").test_error
+        for each in (ridge * 0.6, ridge, ridge * 2)
+    )
+    assert higher < found < lower
+    assert lower - higher < 0.02

@@ -31,7 +31,7 @@ project.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -75,6 +75,9 @@ TOLERANCE = 1e-9
 _GOAL, _MAXIMUM_SWEEPS = 1e-11, 200
 #: Anderson's method: sweeps that it remembers, its longest step, and the growth of the residual that makes it go back.
 _MEMORY, _LARGEST_MOVE, _GROWTH = 8, 2.0, 10.0
+#: Multiples of a penalty whose solutions are tried as a start where the first guess leads nowhere, and the most sweeps
+#: that are spent on one of these attempts.
+_OTHERS, _FEWER_SWEEPS = (1.5, 0.7), 60
 #: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9
 #: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
@@ -367,24 +370,61 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     elif in_plane:
         known = LabelsAtNodes(features.teacher_mean, features.teacher_square - features.teacher_mean**2)
     output = OutputLaw(kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, alignment, known)
-    none, quadratic = np.zeros_like(network.tables.groups.weight), _ridge(network)
-    start = _State(output, none, none, none, math.nan)
+    none = np.zeros_like(network.tables.groups.weight)
+    guess = _State(output, none, none, none, math.nan)
 
-    def image(state: _State, quadratic: PenaltyAverages | None = None) -> tuple[_State, Array]:
-        """Return the state after a sweep, and packed; not numbers where the averages made no sense."""
-        try:
-            with np.errstate(all="ignore"):
-                effective = quadratic or _penalty(network, penalty, state)
-                mapped = _sweep(network, loss_averages(labels, loss, state.output), state.output, effective)
-                return mapped, _pack(mapped, unit, fields=fields)
-        except (np.linalg.LinAlgError, NotConverged):
-            return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
+    def sweeps_with(factor: float) -> Callable[[_State], tuple[_State, Array]]:
+        """Return the sweep with a multiple of the penalty: the state after it, and packed; nan where none is."""
+        priced = replace(network, sizes=network.sizes._replace(ridge=factor * network.sizes.ridge))
 
-    state, vector = image(start, quadratic)
+        def image(state: _State) -> tuple[_State, Array]:
+            try:
+                with np.errstate(all="ignore"):
+                    effective = _ridge(priced) if state is guess else _penalty(priced, penalty, state)
+                    mapped = _sweep(priced, loss_averages(labels, loss, state.output), state.output, effective)
+                    return mapped, _pack(mapped, unit, fields=fields)
+            except (np.linalg.LinAlgError, NotConverged):
+                return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
+
+        return image
+
+    state, best, sweeps = _accelerated(sweeps_with(1.0), guess, unit, _MAXIMUM_SWEEPS)
+    for factor in _OTHERS:
+        if state is not None:
+            break
+        # Whether long steps from a guess end in the solution is a matter of chance; those of a neighbour are shorter.
+        near, *_ = _accelerated(sweeps_with(factor), guess, unit, _FEWER_SWEEPS)
+        if near is not None:
+            state, residual, sweeps = _accelerated(sweeps_with(1.0), near, unit, _FEWER_SWEEPS)
+            best = residual if state is not None else best
+    if state is None:
+        advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
+        raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
+    return state, best, sweeps
+
+
+def _accelerated(
+    image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float, most: int
+) -> tuple[_State | None, float, int]:
+    """Iterate sweeps with Anderson's acceleration.
+
+    Return the state, its residual and the number of sweeps; no state if the residual stays too large.
+
+    Parameters
+    ----------
+    image : callable
+        A sweep: returns the state after it, and packed.
+    start : _State
+    unit : float
+        Unit of packed outputs.
+    most : int
+        Sweeps at most.
+    """
+    state, vector = image(start)
     best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0
     points: list[Array] = []
     gaps: list[Array] = []
-    for sweep in range(1, _MAXIMUM_SWEEPS + 1):
+    for sweep in range(1, most + 1):
         mapped, packed = image(state)
         with np.errstate(invalid="ignore"):
             gap = packed - vector
@@ -411,8 +451,7 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
             vector = vector + np.clip(damping * move, -_LARGEST_MOVE, _LARGEST_MOVE)
             damping = min(1.0, 1.5 * damping)
         state = _unpack(vector, state, unit)
-    advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
-    raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
+    return None, best, sweep
 
 
 def _is_ridge(penalty: Penalty) -> bool:

@@ -108,3 +108,15 @@ def test_a_gaussian_readout_is_resolved(changes):
     coarse, fine = (gs.predict(problem, refine=refine) for refine in (1, 2))
     assert coarse.test_error == pytest.approx(fine.test_error, rel=1e-5)
     assert coarse.train_error == pytest.approx(fine.train_error, rel=1e-5)
+
+
+def test_damped_rows_that_a_step_stretches_to_nothing():
+    # What is left of the initial row is a square that the moments of the samples give as less than zero at some node.
+    problem = gs.Problem(
+        activation="x**2-1", teacher="relu", d=192, width=325, n_step=7946, n=363, eta=5.63, ridge=383.0, noise=0.5,
+        readout="gaussian", damping=0.5,
+    )  # fmt: skip
+    step = step_statistics(problem, problem.d, problem.width, problem.n_step)
+    groups = neuron_groups(step, problem.readout, problem.d, odd=False)
+    assert (step.stretch_square(groups.readout, groups.readout_square) < 0).any()
+    assert np.isfinite(groups.initial).all() and (groups.initial == 0).any()

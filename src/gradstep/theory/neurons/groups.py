@@ -393,7 +393,9 @@ def _with_norms(
 def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Array]:
     """Return `Groups.initial` and `Groups.along_readout`."""
     variance, factor = np.maximum(step.mean_variance(a, a_square), NOTHING), step.stretch(a, a_square)
-    initial = np.copysign(np.sqrt(step.stretch_square(a, a_square) / variance), factor)
+    # After a damped step this square is a sum of moments of samples, and may be just below zero where it vanishes.
+    square = np.maximum(step.stretch_square(a, a_square), 0.0)
+    initial = np.copysign(np.sqrt(square / variance), factor)
     return initial, initial if step.given_output else 1 / np.sqrt(variance)
 
 

@@ -119,4 +119,5 @@ def test_damped_rows_that_a_step_stretches_to_nothing():
     step = step_statistics(problem, problem.d, problem.width, problem.n_step)
     groups = neuron_groups(step, problem.readout, problem.d, odd=False)
     assert (step.stretch_square(groups.readout, groups.readout_square) < 0).any()
-    assert np.isfinite(groups.initial).all() and (groups.initial == 0).any()
+    assert np.isfinite(groups.initial).all()
+    assert (groups.initial == 0).any()

@@ -278,6 +278,7 @@ def test_the_theta_of_a_draw_that_is_longer_everywhere_has_the_same_direction(st
     found, expected = (DampedLaw(each, 0.4, stretch, stretch).between(z, frame) for each in (longer, samples))
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
+
 @pytest.mark.parametrize("damping", [1.0, 1e2, 1e6, 1e8])
 def test_a_theta_without_small_directions_keeps_its_digits_there(damping):
     # Directions of small eigenvalues have a large resolvent and next to nothing of theta. Products of functions of a

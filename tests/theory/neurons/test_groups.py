@@ -121,3 +121,33 @@ def test_damped_rows_that_a_step_stretches_to_nothing():
     assert (step.stretch_square(groups.readout, groups.readout_square) < 0).any()
     assert np.isfinite(groups.initial).all()
     assert (groups.initial == 0).any()
+
+
+@pytest.mark.parametrize("damping", [float("inf"), 0.5])
+def test_what_a_step_takes_along_the_readout_of_unequal_directions_is_the_mean_over_them(damping):
+    # Docs, "Uniform equivalent", (E12c): class by class, on both sides of the step at which the shrinkage turns sign.
+    problem = gs.Problem(
+        activation="tanh(x)+0.3*(x**2-1)", teacher="sin(2*x)+0.3*x**2", d=120, width=150, n_step=12000, n=220,
+        eta=1.0, ridge=20.0, readout={0.5: 0.5, 2.0: 0.5}, damping=damping,
+        inputs={"eigenvalues": [0.2, 0.5, 6.0], "share": [0.5, 0.4, 0.1]},
+    )  # fmt: skip
+    shrinkages = []
+    for eta in (1.0, 25.0):
+        problem = problem.replace(eta=eta)
+        step = step_statistics(problem, problem.d, problem.width, problem.n_step)
+        groups, c, share = (
+            neuron_groups(step, problem.readout, problem.d, odd=False),
+            step.correlated.spectrum.eigenvalue,
+            step.correlated.spectrum.share,
+        )
+        factor = step.correlated.stretch[0] / c
+        a = groups.readout * problem.readout.second_moment**0.5
+        before = 1 + step.drift * factor[:, None] * a
+        after = before - step.taken * factor[:, None]
+        missing = sum(f * (np.outer(s, s) - np.outer(t, t)) for f, s, t in zip(share * c, before, after, strict=True))
+        p = groups.initial
+        q = p - (1 - step.readout_shrinkage) * groups.along_readout
+        root = np.sqrt(step.mean_variance(a, a**2))
+        np.testing.assert_allclose(np.outer(root * p, root * p) - np.outer(root * q, root * q), missing, rtol=1e-9)
+        shrinkages.append(step.readout_shrinkage)
+    assert shrinkages[0] > 0 > shrinkages[1]

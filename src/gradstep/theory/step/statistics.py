@@ -138,6 +138,12 @@ class StepStatistics:
     own_component_norm : float
         What the part of a row of second degree adds to its squared norm: the coefficient of ``a^2``
         (`gradstep.theory.step.second_degree`).
+    given_output : bool
+        Whether the rows are taken given an initial output of order one: `readout_shrinkage` is then that of the rows
+        with their stretch.
+    taken : float
+        On correlated inputs and of a damped step, the share of ``W0^T a`` that the step takes back where the
+        covariance of the inputs is one.
     """
 
     alignment: float
@@ -161,6 +167,7 @@ class StepStatistics:
     correlated: CorrelatedSamples | DampedSamples | None = None
     own_component_norm: float = 0.0
     given_output: bool = False
+    taken: float = 0.0
 
     @property
     def resolved(self) -> StepStatistics:
@@ -453,7 +460,8 @@ def _correlated_statistics(
         own_drift=own_drift,
         own_norm=own_norm,
         # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
-        readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * once + taken**2 * twice), 1 - taken * once),
+        readout_shrinkage=math.copysign(math.sqrt(max(1 - 2 * taken * once + taken**2 * twice, 0)), 1 - taken * once),
+        taken=taken,
         fluctuations=fluctuations,
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )

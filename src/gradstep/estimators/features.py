@@ -155,7 +155,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
             training = self._training(table, targets, sample_weight, settings, readout=False)
             with self._in_range():
                 self._take_step(training)
-        self._n_features_out = settings.width
+        self._n_features_out = training.settings.width
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:

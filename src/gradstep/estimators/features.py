@@ -42,7 +42,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
     Parameters
     ----------
     width : "auto" or int
-        Number of neurons ``N``, and of features. ``"auto"``: the power of two next to twice the number of rows, but not
+        Number of neurons ``N``, and of features. ``"auto"``: the power of two next to twice the number of distinct rows, but not
         less than 512 and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the products of
         the fit take about ten seconds.
     activation : "auto", str, callable or ScalarFunction
@@ -114,7 +114,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
     slices (HDF5, zarr); nothing of the size (rows, width) is kept in `fit`.
 
     Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
-    does not matter, and a weight does exactly what repeating the row would do.
+    does not matter, and a weight does exactly what repeating the row would do. In a table of at most 20 different
+    inputs, with ten or more rows for each, every row is an observation of its own instead, since new rows are like them.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
     Parameters
     ----------
     width : "auto" or int
-        Number of neurons ``N``, and of features. ``"auto"``: the power of two next to twice the number of distinct rows,
+        Number of neurons ``N`` and of features. ``"auto"``: the power of two next to twice the number of distinct rows,
         but not less than 512 and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the
         products of the fit take about ten seconds.
     activation : "auto", str, callable or ScalarFunction

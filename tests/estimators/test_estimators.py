@@ -276,3 +276,34 @@ def test_data_that_cannot_be_used():
         model.diagnose(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="missing labels"):
         gs.OneStepClassifier(width=5).fit(X, ["a", None] * 5)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 12])
+def test_a_factor_with_few_levels_is_predicted_by_its_means(levels):
+    """New rows have the same levels, and leaving out all rows of one would tell nothing about them."""
+    random = np.random.default_rng(0)
+    level = random.integers(0, levels, 400)
+    X, y = np.eye(levels)[level], random.standard_normal(levels)[level] + 0.1 * random.standard_normal(400)
+    model = gs.OneStepRegressor(random_state=0).fit(X, y)
+    means = np.array([y[level == k].mean() for k in range(levels)])
+    np.testing.assert_allclose(model.predict(np.eye(levels)), means, atol=0.05)
+    rare = gs.OneStepClassifier(random_state=0).fit(X, level == 0)
+    assert rare.score(X, level == 0) == 1
+    order = random.permutation(400)
+    again = gs.OneStepRegressor(random_state=0).fit(X[order], y[order])
+    np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-6)
+
+
+def test_the_width_counts_neither_copies_nor_rows_without_weight():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((400, 3))
+    y = X[:, 0] + 0.1 * random.standard_normal(400)
+    few = np.arange(400) < 200
+    expected = gs.OneStepRegressor(random_state=0).fit(X[few], y[few])
+    assert expected.weights_.shape[0] == 512
+    assert gs.OneStepRegressor(random_state=0).fit(X, y).weights_.shape[0] == 1024
+    for model in (
+        gs.OneStepRegressor(random_state=0).fit(X, y, few),
+        gs.OneStepRegressor(random_state=0).fit(np.vstack([X[few]] * 2), np.tile(y[few], 2), np.full(400, 0.5)),
+    ):
+        np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-6)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from gradstep.estimators.step_choice import StepErrors, candidates, choice_width
 from gradstep.estimators.table import (
     Standardisation,
     Table,
+    cell_hashes,
     is_only_sliced,
     rows_per_block,
     standardisation,
@@ -159,6 +161,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             self._multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
         measured, hashes = standardisation(X, weights, multipliers=self._multipliers)
+        hashes = cell_hashes(hashes, targets, weights)
         y, centre, scale = standardised_targets(targets, weights)
         table = Table(X, y, weights, standard or measured, rows_per_block(max(settings.width, X.shape[1])))
         step = fit = weights > 0
@@ -174,10 +177,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
 
     def _training(self, X: Any, targets: Host, sample_weight: Any, settings: Settings, *, readout: bool) -> Training:
         """Prepare the table and draw the layer; `readout` is for a ridge fit to follow."""
-        if self.device is None or self.device == "cpu":
-            rows = math.ceil(X.shape[0] * (1 - settings.split)) if readout else 0
-            check_memory(settings.width, X.shape[1], targets.shape[1], rows)
         training = self._table(X, targets, sample_weight, settings)
+        # Rows without weight do not count, and neither do copies: a weight is a repetition, for the width as well.
+        counted = training.table.weights > 0
+        settings = Settings.of(self, int(counted.sum()), len(np.unique(training.hashes[counted])))
+        training = replace(training, settings=settings)
+        if self.device is None or self.device == "cpu":
+            rows = int(training.fit_rows.sum()) if readout else 0
+            check_memory(settings.width, X.shape[1], targets.shape[1], rows)
         standard = self.standardisation_ = training.table.standard
         random = check_random_state(self.random_state)
         sizes = settings.width, standard.width, standard.dimension, targets.shape[1]

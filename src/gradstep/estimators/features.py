@@ -42,9 +42,9 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
     Parameters
     ----------
     width : "auto" or int
-        Number of neurons ``N``, and of features. ``"auto"``: the power of two next to twice the number of rows, but not
-        less than 512 and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the products of
-        the fit take about ten seconds.
+        Number of neurons ``N`` and of features. ``"auto"``: the power of two next to twice the number of distinct rows,
+        but not less than 512 and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the
+        products of the fit take about ten seconds.
     activation : "auto", str, callable or ScalarFunction
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
         gradstep. ``"auto"`` is ReLU; where `eta` and `n_steps` are chosen, it may be tanh without a step and after
@@ -114,7 +114,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
     slices (HDF5, zarr); nothing of the size (rows, width) is kept in `fit`.
 
     Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
-    does not matter, and a weight does exactly what repeating the row would do.
+    does not matter, and a weight does exactly what repeating the row would do. In a table of at most 20 different
+    inputs, with ten or more rows for each, every row is an observation of its own: new rows are like them.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
             training = self._training(table, targets, sample_weight, settings, readout=False)
             with self._in_range():
                 self._take_step(training)
-        self._n_features_out = settings.width
+        self._n_features_out = training.settings.width
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:

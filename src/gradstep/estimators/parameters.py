@@ -47,9 +47,9 @@ class Settings:
     backend: Backend
 
     @classmethod
-    def of(cls, estimator: Any, rows: int) -> Self:
-        """Check the parameters of an estimator for a fit to so many rows."""
-        width = checked_width(estimator.width, rows)
+    def of(cls, estimator: Any, rows: int, distinct: int | None = None) -> Self:
+        """Check the parameters of an estimator for a fit to so many rows, of which so many are distinct."""
+        width = checked_width(estimator.width, rows, distinct)
         smooth, redraw = _is_auto(estimator.activation), _is_auto(estimator.n_steps)
         damping, ridge = estimator.damping, getattr(estimator, "ridge", "auto")
         steps = f"'auto' or an integer from 1 to {_MOST_STEPS}"
@@ -94,13 +94,13 @@ def checked_eta(value: Any, width: int) -> float | None:
     return None if _is_auto(value) else _number("eta", value, "'auto', {}, or a gradstep.Step")
 
 
-def checked_width(value: Any, rows: int) -> int:
-    """Return a number of neurons; ``"auto"`` is 512, 1024 or 2048 by the number of rows."""
+def checked_width(value: Any, rows: int, distinct: int | None = None) -> int:
+    """Return a number of neurons; ``"auto"`` is 512, 1024 or 2048 by the number of distinct rows, by default all."""
     if not _is_auto(value):
         return integer("width", value, 1, allowed="'auto' or an integer >= 1")
-    width, most = _WIDTHS
+    (width, most), several = _WIDTHS, rows if distinct is None else distinct
     # The power of two next to twice the number of rows, as long as the products allow it.
-    while width < most and 2 * width < 2 * rows * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
+    while width < most and 2 * width < 2 * several * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
         width *= 2
     return width
 

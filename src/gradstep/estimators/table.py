@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array  # type: ignore[import-untyped,
 __all__ = [
     "Standardisation",
     "Table",
+    "cell_hashes",
     "is_only_sliced",
     "row_hashes",
     "rows_per_block",
@@ -22,6 +23,9 @@ __all__ = [
 
 BLOCK_BYTES = 2**25
 """Features, or inputs, held at a time."""
+
+#: Different inputs up to which a table is one of cells, and rows for each of them from which it is.
+_CELLS, _ROWS_PER_CELL = 20, 10
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 #: Standard deviations from the mean at which values are clipped, and how often that is done.
@@ -251,3 +255,36 @@ def row_hashes(block: Array, multipliers: NDArray[np.uint64]) -> NDArray[np.uint
     for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):  # the finaliser of MurmurHash3
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(33)))
+
+
+def cell_hashes(hashes: NDArray[np.uint64], targets: Array, weights: Array) -> NDArray[np.uint64]:
+    """Return hashes of rows as observations: those of the inputs, unless the table has a few cells with many rows each.
+
+    Copies of a row are left out together, since a copy of it would predict it. Where all rows have one of a few
+    different inputs, such as the levels of a factor, a fit without all rows of a level knows nothing of it, while new
+    rows have the same levels. There every row is an observation of its own.
+
+    Parameters
+    ----------
+    hashes : ndarray of uint64, shape (n,)
+        Of the inputs.
+    targets : ndarray, shape (n, k)
+    weights : ndarray, shape (n,)
+
+    Returns
+    -------
+    ndarray of uint64, shape (n,)
+        Rows that agree in everything are numbered, so that the order of the rows makes no difference.
+    """
+    counted = weights > 0
+    cells = len(np.unique(hashes[counted]))
+    if cells > _CELLS or int(counted.sum()) < _ROWS_PER_CELL * cells:
+        return hashes
+    odd = 2 * np.arange(targets.shape[1] + 1, dtype=np.uint64) + np.uint64(3)
+    keys = hashes ^ row_hashes(np.column_stack([targets, weights]), odd)
+    order = np.argsort(keys, kind="stable")
+    first = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])
+    place = np.arange(len(keys))
+    number = np.empty(len(keys))
+    number[order] = place - np.maximum.accumulate(np.where(first, place, 0))
+    return keys ^ row_hashes(number[:, None], odd[:1])

@@ -111,7 +111,7 @@ def fit_link(kappa: Host, y: Host, weights: Host) -> Link:
 def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
     r"""Return the penalty of a smoothing spline at which the error of generalised cross-validation is least.
 
-    The spline minimises :math:`\sum_iw_i(y_i-f(x_i))^2+\lambda\int f''^2`, and the error is
+    The spline minimises :math:`\sum_iw_i(y_i-f(x_i))^2+\lambda\int (f'')^2`, and the error is
 
     .. math:: \frac{\frac1n\sum_iw_i(y_i-f(x_i))^2}{(1-\frac1n\operatorname{tr}A)^2}
 

@@ -491,17 +491,26 @@ def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
     assert gain.mean() < -5 * gain.std(ddof=1) / math.sqrt(len(seeds))
 
 
-def test_an_error_that_is_rounding_is_not_tuned():
+def test_without_noise_a_linear_network_wants_no_ridge():
     # A linear network learns a linear teacher from enough samples without noise.
     problem = gs.Problem(
         activation="x", teacher="x", d=100, width=150, n_step=math.inf, n=200, eta=gs.Step(1.0, 0.5), ridge=1.0
     )
-    with pytest.raises(NotConverged, match=r"error to be minimised is -?\d.*nothing to choose"):
-        gs.tune(problem, over="ridge")
+    best = gs.tune(problem, over="ridge")
+    assert best["ridge"].at_bound == "lower"
+    # What is left is the bias, which goes with the square of the ridge.
+    half = gs.predict(problem.replace(ridge=best["ridge"].value / 2))
+    assert half.test_error == pytest.approx(best.prediction.test_error / 4, rel=1e-3)
     with pytest.raises(InvalidInput, match=r"teacher.*or label noise"):
         gs.tune(problem.replace(teacher="0*x"), over="ridge")
     # Of noise alone nothing is to be learned, which is an answer.
     assert gs.tune(problem.replace(teacher="0*x", noise=0.1), over="ridge")["ridge"].at_bound == "upper"
+
+
+def test_an_error_that_is_rounding_is_not_tuned():
+    axis = Axis(np.linspace(0.0, 1.0, 9), 0.01)
+    with pytest.raises(NotConverged, match=r"error to be minimised is -1\.0e-12 somewhere.*nothing to choose"):
+        minimise(lambda points: (points[:, 0] - 0.3) ** 2 - 1e-12 * (points[:, 0] > 0.2), [axis])
 
 
 def test_a_step_that_moves_nothing_is_not_tuned():

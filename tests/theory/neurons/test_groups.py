@@ -120,7 +120,6 @@ def test_damped_rows_that_a_step_stretches_to_nothing():
     groups = neuron_groups(step, problem.readout, problem.d, odd=False)
     assert (step.stretch_square(groups.readout, groups.readout_square) < 0).any()
     assert np.isfinite(groups.initial).all()
-    assert (groups.initial == 0).any()
 
 
 @pytest.mark.parametrize("damping", [float("inf"), 0.5])

@@ -391,11 +391,14 @@ def _with_norms(
 
 
 def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Array]:
-    """Return `Groups.initial` and `Groups.along_readout`."""
+    """Return `Groups.initial` and `Groups.along_readout`.
+
+    Docs, "Uniform equivalent", equations (E12) and (E12c).
+    """
     variance, factor = np.maximum(step.mean_variance(a, a_square), NOTHING), step.stretch(a, a_square)
     if step.correlated is not None and not step.given_output:
         # Classes of directions are stretched unequally, and so is what the step takes of them: a pair of vectors with
-        # the mean over the classes of what is missing, (E12c).
+        # the mean over the classes of what is missing.
         once, twice = (float(step.correlated.spectrum.share @ each) for each in step.correlated.stretch)
         root, lost = math.sqrt(twice), 1 - step.readout_shrinkage
         initial = (once * step.own_stretch(a, a_square) + twice * step.drift * a) / (root * np.sqrt(variance))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gradstep.errors import InvalidInput, within_range
 from gradstep.memory import check_fits
@@ -13,8 +13,11 @@ from gradstep.progress import progress
 if TYPE_CHECKING:
     from gradstep.curves import Curve
     from gradstep.grid import Grid
+    from gradstep.problem import Problem
     from gradstep.sizes import Sizes
     from gradstep.theory import Prediction, Spread
+
+_Answer = TypeVar("_Answer")
 
 #: Problems predicted between two reports of progress, and problems whose spread is.
 _BATCH, _SPREADS = 256, 16
@@ -34,16 +37,8 @@ def predict_grid(grid: Grid) -> list[Prediction]:
     """
     from gradstep.theory import predict_many
 
-    total = len(grid.problems)
     with _in_range("prediction"), naming_the_size(grid):
-        if total <= _BATCH:
-            return predict_many(grid.problems)
-        predictions: list[Prediction] = []
-        with progress("problems predicted") as report:
-            for start in range(0, total, _BATCH):
-                predictions += predict_many(grid.problems[start : start + _BATCH])
-                report(len(predictions), total, "")
-        return predictions
+        return _in_batches(predict_many, grid, _BATCH, "problems predicted")
 
 
 def lines_of(curve: Curve) -> Curve:
@@ -64,16 +59,23 @@ def spread_grid(grid: Grid) -> list[Spread]:
     """
     from gradstep.theory import predict_spread_many
 
-    total = len(grid.problems)
     with _in_range("spread"), naming_the_size(grid):
-        if total <= _SPREADS:
-            return predict_spread_many(grid.problems)
-        spreads: list[Spread] = []
-        with progress("spreads predicted") as report:
-            for start in range(0, total, _SPREADS):
-                spreads += predict_spread_many(grid.problems[start : start + _SPREADS])
-                report(len(spreads), total, "")
-        return spreads
+        return _in_batches(predict_spread_many, grid, _SPREADS, "spreads predicted")
+
+
+def _in_batches(
+    answered: Callable[[Sequence[Problem]], list[_Answer]], grid: Grid, size: int, doing: str
+) -> list[_Answer]:
+    """Answer every problem of a grid, with a report of progress after each batch if there are several."""
+    total = len(grid.problems)
+    if total <= size:
+        return answered(grid.problems)
+    answers: list[_Answer] = []
+    with progress(doing) as report:
+        for start in range(0, total, size):
+            answers += answered(grid.problems[start : start + size])
+            report(len(answers), total, "")
+    return answers
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem, link_of
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
-from gradstep.theory.arguments import check_labels
+from gradstep.theory.arguments import check_labels, listed_problems
 from gradstep.theory.equivalent.batches import Fit, solve_fits
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
@@ -154,9 +154,7 @@ def predict_spread_many(problems: Iterable[Problem]) -> list[Spread]:
     InvalidInput, NotConverged
         As in `predict_spread`, for a problem that fails.
     """
-    if isinstance(problems, Problem) or not isinstance(problems, Iterable):
-        raise InvalidInput("problems", problems, "an iterable of gradstep.Problem")
-    problems = list(problems)
+    problems = listed_problems(problems)
     for problem in problems:
         check_problem(problem)
         if problem.is_limit:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradstep.sizes import Sizes
+from gradstep.theory.equivalent.stacks import LARGEST_STACK
 from gradstep.theory.equivalent.tables import Tables, stacked
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 
@@ -15,9 +16,6 @@ __all__ = ["Fit", "solve_fits"]
 
 #: Fits solved together; larger batches gain nothing.
 _BATCH = 256
-#: Numbers in the largest stack of matrices, half a megabyte: it is still in the cache when it is used next, and the
-#: memory of larger ones is given back to the system and asked for anew, which may take half as long as the work on it.
-_LARGEST_STACK = 2**16
 #: How much larger the matrices of a fit may become to be solved with others, and what is small enough in any case.
 _FILLED_UP, _ANY_SIZE = 1.5, 2**12
 
@@ -92,7 +90,7 @@ def _batches(fits: Sequence[Fit]) -> Iterator[tuple[list[int], int]]:
     together: list[int] = []
     largest: tuple[int, ...] = ()
     for shape in sorted(alike, key=lambda shape: (shape[-2:], _numbers(shape))):
-        if len(alike[shape]) * _numbers(shape) > _LARGEST_STACK / 2:
+        if len(alike[shape]) * _numbers(shape) > LARGEST_STACK / 2:
             yield alike[shape], _batch_size(shape)
             continue
         both = tuple(map(max, zip(largest or shape, shape, strict=True)))
@@ -114,4 +112,4 @@ def _numbers(shape: tuple[int, ...]) -> int:
 
 def _batch_size(shape: tuple[int, ...]) -> int:
     """Return how many fits are best solved together."""
-    return max(1, min(_BATCH, _LARGEST_STACK // _numbers(shape)))
+    return max(1, min(_BATCH, LARGEST_STACK // _numbers(shape)))

@@ -9,7 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf, zsysv
 
-__all__ = ["cholesky", "identity", "inverses", "least_squares", "scaled_factors", "solved", "solved_definite"]
+__all__ = [
+    "LARGEST_STACK",
+    "cholesky",
+    "identity",
+    "inverses",
+    "least_squares",
+    "scaled_factors",
+    "solved",
+    "solved_definite",
+]
+
+LARGEST_STACK = 2**16
+"""Numbers in the largest stack of matrices, half a megabyte. It is still in the cache when it is used next. The memory
+of larger ones is given back to the system and asked for anew, which may take half as long as the work on it."""
+
 
 #: Size from which a call of LAPACK for each matrix is worth its overhead.
 _WORTH_A_CALL = 16

@@ -361,7 +361,7 @@ class _Means(NamedTuple):
     within : ndarray, shape (batch, groups)
         Root of what the missing bulk adds to the squares of the weights within a group, in the units of the field.
     shift : ndarray, shape (batch, groups)
-        A part of the response of the errors that is known: with the rest alone all sources are positive.
+        The part of the solution for the neurons' squares that is known beforehand. What is left has no negative source.
     missing : ndarray, shape (batch, nodes + groups)
         What the missing bulk adds to the sources of the errors, less than zero where it takes from them.
     """
@@ -433,7 +433,7 @@ def _means(
         mean, pulled = mean + given, pulled + np.matvec(readout.resolvent, given)
     own = np.matvec(readout.whole, readout.cosine * mean)
     within = np.sqrt(np.maximum(1 - np.square(readout.cosine), 0.0)) * np.matvec(readout.lost, own)
-    # What the missing bulk takes from the errors is less than a part of their response that is known.
+    # The missing bulk makes sources negative. A part of the solution is known, and without it no source is below zero.
     known, weight, table = own * np.sqrt(equations.directions[:, None]), tables.groups.weight, tables.leverage_table
     missing = np.zeros((len(known), nodes + known.shape[1]))
     for sign, part in ((-1, readout.before), (1, readout.after)):

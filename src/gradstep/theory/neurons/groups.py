@@ -86,8 +86,7 @@ class Groups:
     initial : ndarray, shape (groups,)
         Correlation of a row with the row before the step, orthogonal to ``v``.
     along_readout : ndarray, shape (groups,)
-        What the step takes from that part of a row along the readout at initialisation, over `initial` and per unit of
-        one less the `readout_shrinkage`, times `initial`.
+        Times ``1 - readout_shrinkage``, what the step takes from `initial` along the readout at initialisation.
     """
 
     weight: NDArray[np.float64]

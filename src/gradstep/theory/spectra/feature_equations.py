@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, SymmetricPairs, evaluate, linearised
-from gradstep.theory.equivalent.stacks import scaled_factors, solved_definite
+from gradstep.theory.equivalent.stacks import LARGEST_STACK, scaled_factors, solved_definite
 from gradstep.theory.spectra.stieltjes import Point, in_half_plane
 
 __all__ = ["FeatureEquations"]
@@ -35,8 +35,6 @@ ComplexArray = NDArray[np.complex128]
 
 #: Step along the imaginary axis that stands for a derivative: nothing is lost in it, however small it is.
 _IMAGINARY = 1e-20
-#: Numbers in the largest stack of matrices, which is still in the cache when it is used next.
-_LARGEST_STACK = 2**16
 #: Least number of points that are worth a stack: guesses from a walk are better.
 _WORTH_A_STACK = 6
 #: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest.
@@ -159,7 +157,7 @@ class FeatureEquations:
     @property
     def at_once(self) -> int:
         """Number of points whose matrices are together in the cache, or one where these are large."""
-        count = _LARGEST_STACK // sum(self.slope.shape) ** 2
+        count = LARGEST_STACK // sum(self.slope.shape) ** 2
         return count if count >= _WORTH_A_STACK else 1
 
     def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:

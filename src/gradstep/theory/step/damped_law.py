@@ -762,14 +762,14 @@ class DampedLaw(RowLaw[DampedPoints]):
         size = self._rows * len(parts)
         mean, inner = parts * vectors.mean, parts * vectors.inner
         squares, products, rests = (
-            np.einsum("akc,bkc->cab", one, other)
-            for one, other in ((mean, vectors.mean), (mean, vectors.inner), (inner, vectors.inner))
+            np.einsum("akc,bkc->cab", left, right)
+            for left, right in ((mean, vectors.mean), (mean, vectors.inner), (inner, vectors.inner))
         )
         among = np.tensordot(apart[..., 0, 0], squares, 1) + np.tensordot(apart[..., -2, -2], rests, 1)
         among += np.tensordot(apart[..., 0, -2], products + products.mT, 1)
         among += own[:, None, None] * np.outer(vectors.sums, vectors.sums)
-        left = _left_of_metric(apart, self._metric)
-        seen = np.einsum("akc,zcr->zakr", mean, whole[..., 0, 1:]) + np.einsum("akc,zcr->zakr", inner, left)
+        rest = _left_of_metric(apart, self._metric)
+        seen = np.einsum("akc,zcr->zakr", mean, whole[..., 0, 1:]) + np.einsum("akc,zcr->zakr", inner, rest)
         sides: Complex = np.empty((*among.shape[:2], 2 * size), dtype=complex)
         sides[..., :size] = seen.reshape(*among.shape[:2], size)
         sides[..., size:] = vectors.sums[:, None] * crossed[:, None]

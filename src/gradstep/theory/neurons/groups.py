@@ -29,7 +29,7 @@ from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "resolved_share"]
+__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "norm_off_spike", "resolved_share"]
 
 Array = NDArray[np.float64]
 _Values = Array | float
@@ -220,6 +220,12 @@ def _typical_spread(step: StepStatistics, d: float, rows: RowLaw) -> float:
     # The bulk's own variance along v matters only where the spike is large: it is taken at the part of E a^2 that the
     # spike explains.
     return float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
+
+
+def norm_off_spike(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
+    """Return the mean squared norm of rows of the network off the spike, from the means of ``a`` and ``a^2``."""
+    along = _projection_variance(step, d, "network", a, a_square)
+    return np.asarray(step.mean_variance(a, a_square) + _beside(step, a, a_square, along, d))
 
 
 def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Values, a_square: _Values) -> Array:

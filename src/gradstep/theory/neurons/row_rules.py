@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.problem import Readout
+from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals
 from gradstep.theory.neurons.groups import Groups
@@ -212,7 +213,10 @@ def resolved_law(
     for each in points.sets:
         law.forget(each)
     count, average = frame.shape[1], law.average(frame)
-    found = ResolvedLaw(points, law.mean, average, importance, tolerance, joint, others, functions, list(range(count)))
+    bounds = None if mixed is None else DiagonalBounds.of(mixed)
+    found = ResolvedLaw(
+        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, list(range(count))
+    )
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
 
 
@@ -245,9 +249,47 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
-    if law.functions is not None:
-        both = law.functions[0].at(nodes), law.functions[1].at(special)
+    if law.functions is not None and law.bounds is not None:
+        both = law.bounds.within(nodes, law.functions[0].at(nodes)), law.bounds.within(special, law.functions[1].at(special))
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
+
+
+class DiagonalBounds(NamedTuple):
+    """Bounds of the diagonals of C and ``q CBC`` in the eigenbasis of A.
+
+    The diagonals are known as functions that are nearest over all eigenvalues. At a single eigenvalue between two bands
+    such a function may be far from what it stands for.
+
+    Attributes
+    ----------
+    least, most : float
+        The smallest and the largest eigenvalue of C.
+    linear : float
+        ``k / q``: A has ``2 linear`` times ``q CBC``.
+    """
+
+    least: float
+    most: float
+    linear: float
+
+    @classmethod
+    def of(cls, law: DampedLaw | StretchedLaw) -> DiagonalBounds:
+        """Return the bounds for the mean law of rows of several readouts."""
+        c = law.samples.spectrum.eigenvalue
+        return cls(float(c.min()), float(c.max()), float(law.linear / law.root))
+
+    def within(self, nodes: Array, diagonals: Array) -> Array:
+        """Return the diagonals within their bounds, shape (2, nodes).
+
+        Docs, "Correlated inputs", equation (C7g).
+        """
+        plain, stretched = diagonals
+        # Of A - C - 2 k CBC, what a mean square along an eigenvector leaves: never less than the square of its mean.
+        most = np.minimum(self.most, nodes / max(1 - self.linear**2, NOTHING))
+        plain = np.clip(plain, np.minimum(self.least, most), most)
+        middle = -self.linear * plain
+        reach = np.sqrt(np.maximum(plain * nodes - plain**2 + middle**2, 0.0))
+        return np.stack([plain, np.clip(stretched, middle - reach, middle + reach)])
 
 
 class ResolvedLaw(NamedTuple):
@@ -264,6 +306,8 @@ class ResolvedLaw(NamedTuple):
         As in `vectors_rule`.
     functions : tuple of Diagonals, optional
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
+    bounds : DiagonalBounds, optional
+        Of these diagonals.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
     """
@@ -276,6 +320,7 @@ class ResolvedLaw(NamedTuple):
     joint: bool
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
+    bounds: DiagonalBounds | None
     columns: list[int]
 
     def of_some(self, some: list[int]) -> ResolvedLaw:

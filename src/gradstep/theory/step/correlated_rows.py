@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, words_trace
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.row_fluctuations import DerivativeMoments, RowFluctuations, derivative_moments, norm_vector
+from gradstep.theory.step.row_fluctuations import (
+    DerivativeMoments,
+    RowFluctuations,
+    derivative_moments,
+    linear_norm,
+    norm_vector,
+)
 
 __all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
 
@@ -85,6 +91,7 @@ def correlated_fluctuations(
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain / mean(r**2),
         spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
+        linear_norm=terms.linear_norm,
         norm_vector=norm_vector(
             moments, e, samples.ratio, mean(r), samples.spectrum.moment(2), samples.spectrum.moment(3)
         ),
@@ -125,12 +132,10 @@ class _Terms:
         return float(self.samples.mean(self.samples.law.residual))
 
     @cached_property
-    def _along_gradient(self) -> tuple[float, float, float]:
-        """``l_1, l_2, l_3`` of the linear part ``l = (a l_1 + a^2 l_2) g + a^2 l_3 h`` of c: equation (C4)."""
+    def linear_norm(self) -> tuple[float, float, float]:
+        """``l_1``, ``l_2`` and ``l_3``."""
         c2, c3 = (self.samples.spectrum.moment(power) for power in (2, 3))
-        product = 2 * self.spike * self.k
-        l_3 = self.samples.ratio * c2 * (product + self.e**2 * self.psi.square_slope)
-        return 2 * self.spike * c2, product * self.residual * c3, l_3
+        return linear_norm(self.psi, self.e, self.samples.ratio, self.residual, c2, c2, c3)
 
     @cached_property
     def _beside_spike(self) -> tuple[float, float, float, float]:
@@ -142,13 +147,13 @@ class _Terms:
     @property
     def linear(self) -> list[float]:
         """The covariance of the parts of degree one, ``<om_0, L^T v>`` in p and ``<om_0, l>`` in c."""
-        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self._along_gradient, self._beside_spike, self.k
+        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self.linear_norm, self._beside_spike, self.k
         return [l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)]
 
     @property
     def linear_variance(self) -> list[float]:
         """The variance of that of c."""
-        (l_1, l_2, l_3), samples = self._along_gradient, self.samples
+        (l_1, l_2, l_3), samples = self.linear_norm, self.samples
         form, crossed = samples.form(1), samples.crossed_form(1)
         both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * samples.squares_form(1)
         return [l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both]
@@ -156,7 +161,7 @@ class _Terms:
     @property
     def slope(self) -> tuple[float, float]:
         """The slope of c along ``<om_0, v>``, over its standard deviation."""
-        (l_1, l_2, l_3), (g_v, h_v, *_) = self._along_gradient, self._beside_spike
+        (l_1, l_2, l_3), (g_v, h_v, *_) = self.linear_norm, self._beside_spike
         scale = (self.samples.form(3) / self.samples.norm**2) ** 0.5
         return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
 

@@ -26,6 +26,7 @@ from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
     damped_norm_vector,
     derivative_moments,
+    linear_norm,
 )
 
 __all__ = ["damped_fluctuations"]
@@ -79,6 +80,7 @@ def damped_fluctuations(
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain,
         spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
+        linear_norm=terms.linear_norm,
         norm_vector=damped_norm_vector(
             psi, e, samples.ratio, terms.residual, traces.once, traces.twice, traces.with_others, traces.repelled
         ),
@@ -144,11 +146,13 @@ class _Terms:
         return (plus - minus) / 2, (plus + minus) / 2 - before, third, fourth
 
     @cached_property
-    def _along_gradient(self) -> tuple[float, float, float]:
-        """``l_1, l_2, l_3`` of the linear part ``l = (a l_1 + a^2 l_2) g + a^2 l_3 h`` of c: equation (C4)."""
-        traces, product = self.traces, 2 * self.spike * self.k
-        l_3 = self.samples.ratio * traces.twice * (product + self.e**2 * self.psi.square_slope)
-        return 2 * self.spike * traces.once, product * self.residual * traces.with_others, 0.0 if self.odd else l_3
+    def linear_norm(self) -> tuple[float, float, float]:
+        """``l_1``, ``l_2`` and ``l_3``."""
+        traces = self.traces
+        found = linear_norm(
+            self.psi, self.e, self.samples.ratio, self.residual, traces.once, traces.twice, traces.with_others
+        )
+        return (found[0], 0.0, 0.0) if self.odd else found
 
     @cached_property
     def _beside_spike(self) -> tuple[float, float, float, float]:
@@ -160,20 +164,20 @@ class _Terms:
     @property
     def linear(self) -> Array:
         """The covariance of the parts of degree one, ``<om_0, L^T v>`` in p and ``<om_0, l>`` in c."""
-        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self._along_gradient, self._beside_spike, self.k
+        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self.linear_norm, self._beside_spike, self.k
         return np.array([l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)])
 
     @property
     def linear_variance(self) -> Array:
         """The variance of that of c."""
-        (l_1, l_2, l_3), plain = self._along_gradient, self.samples.plain
+        (l_1, l_2, l_3), plain = self.linear_norm, self.samples.plain
         form, crossed = plain.form(1), plain.crossed_form(1)
         both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * plain.squares_form(1)
         return np.array([l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both])
 
     def slope(self, scale: float) -> tuple[float, float]:
         """Return the slope of c along ``<om_0, v>``, of this standard deviation, over it."""
-        (l_1, l_2, l_3), (g_v, h_v, *_) = self._along_gradient, self._beside_spike
+        (l_1, l_2, l_3), (g_v, h_v, *_) = self.linear_norm, self._beside_spike
         return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
 
     def quadratic(self, *, sphere: bool) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ This project; the derivation is on the page "Uniform equivalent" of the docs, in
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ __all__ = [
     "damped_norm_vector",
     "derivative_moments",
     "derivative_slope",
+    "linear_norm",
     "norm_vector",
     "own_output_slopes",
     "row_fluctuations",
@@ -71,6 +72,8 @@ class RowFluctuations:
         ``v.S.v``: the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
     spike_covariance : tuple of float
         The part of `covariance` that the spike has, which follows the length of the initial row.
+    linear_norm : tuple of float
+        Of the part of ``c`` that is linear in the initial row, see the function of this name.
     norm_vector : tuple
         Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
         `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
@@ -87,6 +90,7 @@ class RowFluctuations:
     norm_variance: tuple[float, ...]
     sample_gain: float
     spike_covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    linear_norm: tuple[float, float, float] = (0.0, 0.0, 0.0)
     norm_vector: tuple[tuple[float, ...], ...] = ()
     bend: float = 0.0
     bend_variance: float = 0.0
@@ -209,6 +213,44 @@ def rows_without_a_step(initial_weights: str) -> RowFluctuations:
     return RowFluctuations((1.0, 0.0, 0.0), 0.0, (0.0, 0.0), (0.0, 0.0, 0.0), (length, 0.0, 0.0, 0.0, 0.0), 1.0)
 
 
+def linear_norm(
+    psi: DerivativeMoments,
+    e: float,
+    phi0: float,
+    residual: float,
+    once: float = 1.0,
+    twice: float = 1.0,
+    with_others: float = 1.0,
+) -> tuple[float, float, float]:
+    """Return the part of a row's squared norm that is linear in the initial row, for rows off the spike.
+
+    This part is ``<w0, l>`` with ``l = (a l_1 + a^2 l_2) g + a^2 l_3 h`` and ``h = X^T r^2 / n``. In the norm,
+    ``sum_mu r_mu psi(z_mu) <L w0, x_mu>`` has ``s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k (E r + phi0 r_mu))`` along
+    ``x_mu``, and ``psi^2`` has its own slope.
+
+    Docs, "Uniform equivalent", equation (E4). Docs, "Correlated inputs", equation (C4).
+
+    Parameters
+    ----------
+    psi : DerivativeMoments
+    e, phi0 : float
+        As in `row_fluctuations`.
+    residual : float
+        ``E r``.
+    once, twice, with_others : float, optional
+        As in `damped_norm_vector`, all one for inputs of equal eigenvalues. After a plain step the first two are the
+        mean square of the eigenvalues and the last one is the mean cube.
+
+    Returns
+    -------
+    tuple of float
+        ``l_1``, ``l_2`` and ``l_3``.
+    """
+    k, spike = e * psi.linear, e * psi.second
+    l_3 = phi0 * twice * (2 * spike * k + e**2 * psi.square_slope)
+    return 2 * spike * once, 2 * spike * k * residual * with_others, l_3
+
+
 def norm_vector(
     psi: DerivativeMoments, e: float, phi0: float, residual: float, c2: float = 1.0, c3: float = 1.0
 ) -> tuple[tuple[float, ...], ...]:
@@ -274,8 +316,7 @@ def damped_norm_vector(
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third
     stretch = k * residual
     drift = stretch * with_others
-    # Of l, the linear part of the norm: a l_1 g + a^2 (l_2 g + l_3 h).
-    l_1, l_2, l_3 = 2 * spike * once, 2 * spike * drift, phi0 * twice * (2 * spike * k + e**2 * psi.square_slope)
+    l_1, l_2, l_3 = linear_norm(psi, e, phi0, residual, once, twice, with_others)
     by_square = phi0 * (spike * (2 * k + length) + 2 * e**2 * psi.with_product)
     cubes = spike * (k**2 + k * length + e**2 * psi.square_bend)
     cubes += 2 * e**2 * k * psi.with_product + e**3 * psi.with_square
@@ -329,6 +370,7 @@ def row_fluctuations(
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=samples.gain,
         spike_covariance=(0.0, 0.0, 0.0) if sphere else tuple((following * mean_form).tolist()),
+        linear_norm=terms.linear_norm,
         norm_vector=norm_vector(psi, e, phi0, float(samples.by_residual.moments[1])),
     )
 
@@ -372,38 +414,34 @@ class _Terms:
         """``tr B^j / d``, from power one."""
         return [float(moment) for moment in self.samples.by_residual.moments[1:]]
 
-    @property
-    def _with_squares(self) -> float:
-        """``l_h`` of the linear part ``a l_g g + a^2 (l_gg g + l_h h)`` of c, where ``h = X^T r^2 / n``.
-
-        In c, ``sum_mu r_mu psi(z_mu) <L w0, x_mu>`` has ``s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k (b1 + phi0 r_mu))``
-        along ``x_mu``, and ``psi^2`` has its own slope.
-        """
-        return 2 * self.spike * self.k * self.phi0 + self.e**2 * self.phi0 * self.psi.square_slope
+    @cached_property
+    def linear_norm(self) -> tuple[float, float, float]:
+        """``l_1``, ``l_2`` and ``l_3``."""
+        return linear_norm(self.psi, self.e, self.phi0, self.traces[0])
 
     @property
     def _along_spike(self) -> tuple[float, float]:
-        """``l_g`` and ``l_gg``, times ``|g|``."""
-        first = 2 * self.spike * self.samples.norm
-        return first, first * self.k * self.traces[0]
+        """``l_1`` and ``l_2``, times ``|g|``."""
+        l_1, l_2, _ = self.linear_norm
+        return l_1 * self.samples.norm, l_2 * self.samples.norm
 
     @property
     def slope(self) -> tuple[float, float]:
         """The slope of c along ``<w0, v>``."""
         first, second = self._along_spike
-        return first, second + self._with_squares * self.samples.squares_along
+        return first, second + self.linear_norm[2] * self.samples.squares_along
 
     @property
     def linear(self) -> Array:
         """The covariance of the parts of degree one: ``<w0, L v>`` in p and ``<w0, l>`` in c."""
         samples, (first, second), slope = self.samples, self._along_spike, self.slope
-        last = second * samples.form_along + self._with_squares * samples.form_with_squares
+        last = second * samples.form_along + self.linear_norm[2] * samples.form_with_squares
         return np.array([slope[0], slope[1] + self.k * first * samples.form_along, self.k * last])
 
     @property
     def linear_off_spike(self) -> float:
         """The variance of that of c, without what follows ``<w0, v>``: the coefficient of ``a^4``."""
-        return self._with_squares**2 * self.samples.squares_off
+        return self.linear_norm[2] ** 2 * self.samples.squares_off
 
     def quadratic(self, *, sphere: bool) -> tuple[Array, Array, Array]:
         """Return the covariance and the variance of c of the parts of degree two, and ``tr M / d``.

@@ -372,7 +372,7 @@ def step_statistics(
     fluctuations = rows_after_a_step(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
-        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
+        own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations)
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
     gain = e * activation.derivative_mean
     taken = gain * activation.linear * readout.second_moment
@@ -449,7 +449,7 @@ def _correlated_statistics(
     fluctuations = rows_after_a_step(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if problem.output_scale != "1/N":
-        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations, samples)
+        own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations, samples)
     return replace(
         limits,
         gain=gain,
@@ -544,7 +544,7 @@ def _own_output_terms(
     problem: Problem,
     d: float,
     width: float,
-    gradient_norm: float,
+    residual_mean: float,
     fluctuations: RowFluctuations,
     known: CorrelatedSamples | DampedSamples | None = None,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -559,17 +559,12 @@ def _own_output_terms(
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
     alike = term * width / d * problem.readout.mean * activation.quadratic
     by_length, own = own_output_slopes(problem.activation)
-    before = 1.0
     if known is not None:
         by_length, own = _in_mean_of_row(problem, by_length, own, known)
-        before = math.sqrt(fluctuations.projection_variance[0])
-    # The slope of the norm for each unit of the gradient; without a gradient, its part along it.
-    if gradient_norm > 0:
-        one, two = (slope * before / gradient_norm for slope in fluctuations.norm_slope)
-    else:
-        one, two = (vector[0] for vector in fluctuations.norm_vector[:2])
+    # Along the readout the step's sums over r x and over r^2 x have the output itself, and twice E r times it.
+    one, two, three = fluctuations.linear_norm
     along = -term * activation.linear
-    return (-e * alike * by_length, -e * term * own), (along * one, along * two)
+    return (-e * alike * by_length, -e * term * own), (along * one, along * (two + 2 * residual_mean * three))
 
 
 def _in_mean_of_row(

@@ -193,7 +193,7 @@ def resolved_law(
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     points = yield from _points(law, z, frame)
     mixed = law if several and not isinstance(law, CorrelatedLaw) and law.stretched else None
-    if sampled or isinstance(mixed, StretchedLaw):
+    if sampled or mixed is not None:
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)

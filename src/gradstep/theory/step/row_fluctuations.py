@@ -228,7 +228,7 @@ def linear_norm(
     ``sum_mu r_mu psi(z_mu) <L w0, x_mu>`` has ``s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k (E r + phi0 r_mu))`` along
     ``x_mu``, and ``psi^2`` has its own slope.
 
-    Docs, "Uniform equivalent", equation (E4). Docs, "Correlated inputs", equation (C4).
+    Docs, "Uniform equivalent", equation (E5). Docs, "Correlated inputs", equation (C4).
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
     python -m benchmarks.hunt FOLDER TABLE                 all of it; goes on where the table and the folder end
     python -m benchmarks.hunt FOLDER TABLE --minutes 60    what an hour allows, the largest deviations first
     python -m benchmarks.hunt FOLDER TABLE --only search   one stage: measure, search, larger, decide or report
+    python -m benchmarks.hunt FOLDER TABLE --inputs        the same of correlated inputs and damped steps
     python -m benchmarks.hunt --theory TABLE               the predictions of a table again, by the theory of today
 
 Networks are measured by `gradstep.simulate` and kept in the folder one by one; no prediction is kept with them. The
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("table", type=Path, nargs="?", help="results file that is written")
     parser.add_argument("--theory", type=Path, metavar="TABLE")
     parser.add_argument("--only", choices=STAGES)
+    parser.add_argument("--inputs", action="store_true", help="the design with correlated inputs and damped steps")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--device", help="a card that draws the networks, such as cuda (default: the processor)")
@@ -68,7 +70,7 @@ def main() -> None:
         parser.error("a folder and a table are needed")
     rows = measured_rows(options.table)
     search = Search(options.folder, options.workers, options.minutes, rows, options.device)
-    settings = design()
+    settings = design(inputs=options.inputs)
     stages = STAGES if options.only is None else (options.only,)
 
     def of_test_errors(_: Setting) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.hunt.sample import Sample
-from benchmarks.hunt.settings import DIMENSION, FACTORS, SEEDS, Setting, is_found
+from benchmarks.hunt.settings import DIMENSION, FACTORS, FACTORS_WITH_INPUTS, SEEDS, Setting, is_found
 from threadpoolctl import threadpool_limits
 
 from gradstep import Network, Problem, predict_many, simulate
@@ -321,5 +321,6 @@ class Search:
 
 
 def _setting(row: Mapping[str, Any]) -> Setting:
-    levels = dict(zip(FACTORS, row["levels"], strict=True))
+    factors = FACTORS if len(row["levels"]) == len(FACTORS) else FACTORS_WITH_INPUTS
+    levels = dict(zip(factors, row["levels"], strict=True))
     return Setting(str(row["name"]), levels, int(row["member"]), tuple(row["point"]))

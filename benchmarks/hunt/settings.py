@@ -10,10 +10,21 @@ import numpy as np
 from benchmarks.hunt.covering import covering_array
 from scipy.stats import qmc
 
-__all__ = ["COUNT", "DIMENSION", "FACTORS", "PENALTIES", "SEEDS", "Setting", "design", "is_found", "neighbours"]
+__all__ = [
+    "DIMENSION",
+    "FACTORS",
+    "FACTORS_WITH_INPUTS",
+    "PENALTIES",
+    "SEEDS",
+    "Setting",
+    "design",
+    "is_found",
+    "neighbours",
+]
 
-#: Settings of the covering design: a third of them covers all triples, the rest each triple again.
-COUNT = 420
+#: Settings of the covering designs. Of the first a third covers all triples, the rest each triple again; the second,
+#: with correlated inputs and damped steps, covers all triples.
+COUNT, COUNT_WITH_INPUTS = 420, 260
 DIMENSION = 200
 #: Seeds that each setting of the design has for itself, so that at most so many networks can be drawn of it.
 SEEDS = 1000
@@ -53,6 +64,17 @@ READOUTS: dict[str, Any] = {
     "mixed letters": {"-1": 0.3, "2": 0.7},
 }
 _NO_MEAN = ("gaussian", "signs")
+#: Spectra of the inputs: eigenvalues far from each other or near, and the teacher on top or at the bottom.
+INPUTS: dict[str, dict[str, list[float]] | None] = {
+    "isotropic": None,
+    "two levels": {"eigenvalues": [3.0, 0.5], "share": [0.2, 0.8], "teacher": [0.6, 0.4]},
+    "teacher below": {"eigenvalues": [4.0, 0.25], "share": [0.2, 0.8], "teacher": [0.2, 0.8]},
+    "five levels": {
+        "eigenvalues": [4.0, 2.0, 1.0, 0.5, 0.25], "share": [0.05, 0.15, 0.25, 0.35, 0.2],
+        "teacher": [0.2, 0.3, 0.2, 0.2, 0.1],
+    },
+}  # fmt: skip
+DAMPING = {"none": math.inf, "1": 1.0, "1/5": 0.2}
 
 FACTORS: dict[str, tuple[str, ...]] = {
     "activation": tuple(ACTIVATIONS),
@@ -62,6 +84,14 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "output scale": ("1/N", "1/sqrt(N)"),
     "initial weights": ("gaussian", "sphere"),
     "step": ("none", "0", "1/4", "1/2"),
+}
+
+#: Those of the second design. A damped step has to be one, and both signs of an activation are exact symmetries.
+FACTORS_WITH_INPUTS: dict[str, tuple[str, ...]] = {
+    **{name: levels for name, levels in FACTORS.items() if name != "sign of the activation"},
+    "step": ("0", "1/4", "1/2"),
+    "inputs": tuple(INPUTS),
+    "damping": tuple(DAMPING),
 }
 
 #: Ranges of the continuous values, spaced by their logarithms; the noise, from zero, is not.
@@ -117,8 +147,8 @@ class Setting:
         refused = levels["output scale"] == "1/sqrt(N)" and readout not in _NO_MEAN
         activations, teachers = (CENTRED if refused else ACTIVATIONS)[class_], TEACHERS[levels["teacher"]]
         activation = activations[self.member % len(activations)]
-        return {
-            "activation": f"-({activation})" if levels["sign of the activation"] == "-" else activation,
+        problem = {
+            "activation": f"-({activation})" if levels.get("sign of the activation") == "-" else activation,
             "teacher": f"{value['teacher']:.3g}*({teachers[self.member // 5 % len(teachers)]})",
             "d": d,
             **{name: round(round(value[name], 2) * d) for name in ("width", "n_step", "n")},
@@ -129,6 +159,16 @@ class Setting:
             "initial_weights": levels["initial weights"],
             "output_scale": levels["output scale"],
         }
+        if "inputs" in levels:
+            inputs, damping = INPUTS[levels["inputs"]], DAMPING[levels["damping"]]
+            problem |= {"inputs": inputs} if inputs else {}
+            problem |= {"damping": damping} if math.isfinite(damping) else {}
+        return problem
+
+    @property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """The factors of its design."""
+        return FACTORS_WITH_INPUTS if "inputs" in self.levels else FACTORS
 
     def penalties(self, d: int = DIMENSION) -> list[float]:
         """Return the penalties that every network is fitted with."""
@@ -140,16 +180,18 @@ def is_found(name: str) -> bool:
     return "." in name
 
 
-def design(count: int = COUNT) -> list[Setting]:
-    """Return the covering design: the same every time, a longer one begins with a shorter one."""
-    names = list(FACTORS)
-    rows = covering_array([len(FACTORS[name]) for name in names], count, seed=23)
+def design(count: int | None = None, *, inputs: bool = False) -> list[Setting]:
+    """Return a covering design: the same every time, a longer one begins with a shorter one."""
+    factors = FACTORS_WITH_INPUTS if inputs else FACTORS
+    count = count or (COUNT_WITH_INPUTS if inputs else COUNT)
+    names = list(factors)
+    rows = covering_array([len(factors[name]) for name in names], count, seed=23)
     points = qmc.Sobol(len(_COORDINATES), scramble=False).random_base2(math.ceil(math.log2(count + 1)))[1:]
     members = np.random.default_rng(23).integers(60, size=count)
     return [
         Setting(
             str(index),
-            {name: FACTORS[name][level] for name, level in zip(names, row, strict=True)},
+            {name: factors[name][level] for name, level in zip(names, row, strict=True)},
             int(member),
             tuple(point),
         )
@@ -172,7 +214,7 @@ def neighbours(setting: Setting, name: str) -> list[Setting]:
             if point != setting.point:
                 found.append(replace(setting, name=name, point=point))
     found += [replace(setting, name=name, member=setting.member + move) for move in (1, 5)]
-    for factor, levels in FACTORS.items():
+    for factor, levels in setting.factors.items():
         for level in levels:
             if level != setting.levels[factor]:
                 found.append(replace(setting, name=name, levels={**setting.levels, factor: level}))

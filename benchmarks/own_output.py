@@ -98,7 +98,9 @@ def measured(setting: Setting) -> dict[str, Any]:
     sizes: dict[str, Any] = {}
     for d, networks in NETWORKS.items():
         found = gs.simulate(problem_of(setting, d), seeds=networks)
-        sizes[str(d)] = {name: {"mean": found.mean(name), "error": found.standard_error(name)} for name in ERRORS}
+        sizes[str(d)] = {
+            name: {"mean": float(found.mean(name)), "error": float(found.standard_error(name))} for name in ERRORS
+        }
     return {**setting._asdict(), "damping": None if math.isinf(setting.damping) else setting.damping, "sizes": sizes}
 
 
@@ -107,7 +109,7 @@ def with_theory(row: dict[str, Any], setting: Setting) -> dict[str, Any]:
     for d, errors in row["sizes"].items():
         prediction = gs.predict(problem_of(setting, int(d)))
         for name, known in errors.items():
-            theory, mean = getattr(prediction, name), known["mean"]
+            theory, mean = float(getattr(prediction, name)), known["mean"]
             error = 100 * theory * known["error"] / mean**2
             known |= {"theory": theory, "off": 100 * (theory / mean - 1), "off_error": error}
     return row

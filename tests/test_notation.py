@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
     problem = Problem.cui2024(**setting, d=10**7, noise=0.3)
     d, width, n = float(problem.d), float(problem.width), float(problem.n)
     step = step_statistics(problem, d, width, float(problem.n_step), own_output=False)
-    groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
+    groups = neuron_groups(replace(step, readout_shrinkage=1.0), problem.readout, d, odd=True, rows="isotropic")
     table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
     tables = Tables(table, groups, isotropic(len(groups.weight))).shared
     found = solve(
@@ -50,7 +52,6 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
         width=np.array([width]),
         samples=np.array([n]),
         ridge=np.array([problem.ridge]),
-        shrinkage=np.ones(1),
     )
     v = width * groups.weight / found.point.inverse_resolvent[0]
     inner = np.diag(1 / found.point.density[0]) + linear_gain(tables.leverage_table, found.point.sample_weight)[0]

@@ -63,8 +63,6 @@ class _Prepared:
     #: Of the whole gradient with the teacher.
     alignment: float
     tables: Tables
-    #: Factor of the rows along the readout; the spiked random features model has none, but for an output of order one.
-    shrinkage: float
     #: What a prediction says of the step alone.
     spike_strength: float
     bulk_variance: float
@@ -287,7 +285,7 @@ def _solve_all(
 
 
 def _fit(problem: Problem, prepared: _Prepared) -> Fit:
-    return Fit(prepared.tables, sizes_of(problem), problem.noise, prepared.shrinkage)
+    return Fit(prepared.tables, sizes_of(problem), problem.noise)
 
 
 def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
@@ -342,7 +340,6 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         method,
         network.alignment,
         tables,
-        network.shrinkage,
         spike_strength,
         bulk_variance,
         kappa,

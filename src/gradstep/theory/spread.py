@@ -205,11 +205,7 @@ def _given_constants(asked: Sequence[tuple[Problem, float | None]]) -> Iterator[
 def _of_network(problems: Sequence[Problem], network: SteppedNetwork) -> list[_Given]:
     """Return what `_given_constants` does, for problems that share one description of their network."""
     drawn = _drawn(problems[0], network)
-    fits = [
-        Fit(tables, sizes_of(problem), problem.noise, step.readout_shrinkage)
-        for step, tables in drawn
-        for problem in problems
-    ]
+    fits = [Fit(tables, sizes_of(problem), problem.noise) for _, tables in drawn for problem in problems]
     solved = {place: _Fitted.of(solution, index) for place, solution, index in solve_fits(fits)}
     count = len(problems)
     return [
@@ -250,7 +246,7 @@ def _of_fits(problem: Problem, network: SteppedNetwork, here: _Fitted, *ends: _F
     # The population changes the fit if its weight is that of the samples.
     weight = tables.features.weight
     change = _POPULATION_CHANGE * float(weight @ here.remaining[: len(weight)])
-    fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
+    fits = _solve(problem, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
     draw = SharedDraw(tables, link_of(problem.teacher), step.alignment, problem.noise, d - 1, width, samples)
@@ -263,9 +259,7 @@ def _of_fits(problem: Problem, network: SteppedNetwork, here: _Fitted, *ends: _F
     return here.errors, variance, float(square_variance(draw, fits, error)[0])
 
 
-def _solve(
-    problem: Problem, step: StepStatistics, tables: Tables, ridge: Array, population: Array | None = None
-) -> UniformSolution:
+def _solve(problem: Problem, tables: Tables, ridge: Array, population: Array | None = None) -> UniformSolution:
     d, width, _, samples, _ = sizes_of(problem)
     alike = np.ones(len(ridge))
     return solve(
@@ -275,7 +269,6 @@ def _solve(
         width=width * alike,
         samples=samples * alike,
         ridge=ridge,
-        shrinkage=step.readout_shrinkage * alike,
         population=population,
     )
 

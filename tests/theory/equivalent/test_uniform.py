@@ -101,11 +101,19 @@ def test_features_that_vanish_where_they_saturate():
     assert slope == pytest.approx(readout_norm, rel=2e-5)
 
 
-def solution_of(problem, *, bulk="structured", **changes):
-    """Return the tables and the solution behind a prediction, with other numbers if given."""
+def solution_of(problem, *, bulk="structured", shrinkage=None, **changes):
+    """Return the tables and the solution behind a prediction, with other numbers if given.
+
+    With a factor of what is left along the readout, the step takes one less this from the initial rows.
+    """
     ((_, prepared),) = predict_module._prepared(problem, "network", bulk, 1)
+    if shrinkage is not None:
+        groups = prepared.tables.groups
+        taken = (1 - shrinkage) / np.sqrt(groups.variance)
+        tables = dataclasses.replace(prepared.tables, groups=dataclasses.replace(groups, taken=taken))
+        prepared = dataclasses.replace(prepared, tables=tables)
     sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
-    others = {"noise": problem.noise, "shrinkage": prepared.shrinkage} | changes
+    others = {"noise": problem.noise} | changes
     numbers = {name: np.array([float(value)]) for name, value in (sizes | others).items()}
     return prepared.tables, solve(prepared.tables.shared, **numbers)
 
@@ -130,7 +138,7 @@ def test_the_bulk_that_is_missing_along_the_readout_neuron_by_neuron(readout, sh
     group = np.repeat(np.arange(len(psi)), counts)
     readouts = groups.readout[group] + np.where(np.arange(len(group)) % 2, 1, -1) * deviation[group]
     before = (scale * groups.initial)[group] * readouts / problem.width**0.5
-    after = before - (1 - shrinkage) * (scale * groups.along_readout)[group] * readouts / problem.width**0.5
+    after = before - (scale * groups.taken)[group] * readouts / problem.width**0.5
     missing = psi[np.ix_(group, group)] * (np.outer(before, before) - np.outer(after, after))
     inverse = solved.point.inverse_resolvent[0]
     resolvent = np.linalg.inv(np.diag(inverse[group]) - missing)
@@ -138,7 +146,7 @@ def test_the_bulk_that_is_missing_along_the_readout_neuron_by_neuron(readout, sh
     expected = indicator.T @ resolvent @ indicator * np.sqrt(np.outer(inverse, inverse))
     sizes = (problem.width, problem.d - 1, problem.n, problem.ridge)
     equations = uniform.LeverageEquations(table, *(np.array([float(size)]) for size in sizes))
-    found = uniform._along_readout(equations, solved.point, tables.shared.groups, np.array([shrinkage]))
+    found = uniform._along_readout(equations, solved.point, tables.shared.groups)
     np.testing.assert_allclose(found.resolvent[0], expected, atol=1e-9)
     assert np.abs(expected - np.eye(len(psi))).max() > 0.003
 
@@ -554,8 +562,8 @@ def test_what_fills_up_a_table_weighs_nothing():
     assert large.features.mean.size > 2 * small.features.mean.size
     assert len(large.bulk.share) > len(small.bulk.share)
     sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
-    others = {"noise": problem.noise, "shrinkage": tables_behind(problem)[0].shrinkage}
-    found = solve(stacked([small, large]), **{k: np.full(2, float(v)) for k, v in (sizes | others).items()})
+    sizes["noise"] = problem.noise
+    found = solve(stacked([small, large]), **{k: np.full(2, float(v)) for k, v in sizes.items()})
     for name in ("test_error", "train_error", "train_loss", "readout_norm", "degrees_of_freedom"):
         assert getattr(found, name)[0] == pytest.approx(getattr(alone, name)[0], rel=1e-11)
 

@@ -145,7 +145,7 @@ def test_what_a_step_takes_along_the_readout_of_unequal_directions_is_the_mean_o
         after = before - step.taken * factor[:, None]
         missing = sum(f * (np.outer(s, s) - np.outer(t, t)) for f, s, t in zip(share * c, before, after, strict=True))
         p = groups.initial
-        q = p - (1 - step.readout_shrinkage) * groups.along_readout
+        q = p - groups.taken
         root = np.sqrt(step.mean_variance(a, a**2))
         np.testing.assert_allclose(np.outer(root * p, root * p) - np.outer(root * q, root * q), missing, rtol=1e-9)
         shrinkages.append(step.readout_shrinkage)

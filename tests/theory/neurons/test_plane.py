@@ -41,7 +41,6 @@ def errors(problem, monkeypatch, share):
         width=np.array([sizes.width]),
         samples=np.array([sizes.n]),
         ridge=np.array([sizes.ridge]),
-        shrinkage=np.array([network.shrinkage]),
     )
     return np.array([found.test_error[0], found.train_error[0]])
 

@@ -304,7 +304,6 @@ def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, q
         width=np.array([sizes.width]),
         samples=np.array([sizes.n]),
         ridge=np.ones(1),
-        shrinkage=np.array([network.shrinkage]),
         weight_offset=weight_offset,
     )
     point = solution.point

@@ -30,14 +30,11 @@ class Fit(NamedTuple):
     sizes : Sizes
     noise : float
         Standard deviation of the label noise.
-    shrinkage : float
-        Factor of the rows along the readout.
     """
 
     tables: Tables
     sizes: Sizes[float]
     noise: float
-    shrinkage: float
 
 
 def solve_fits(fits: Sequence[Fit]) -> Iterator[tuple[int, UniformSolution, int]]:
@@ -72,10 +69,8 @@ def _solved(fits: Sequence[Fit]) -> UniformSolution:
     first = fits[0].tables
     tables = first.shared if all(fit.tables is first for fit in fits) else stacked([fit.tables for fit in fits])
     dimension, width, _, samples, ridge = np.array([fit.sizes for fit in fits]).T
-    noise, shrinkage = np.array([(fit.noise, fit.shrinkage) for fit in fits]).T
-    return solve(
-        tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge, shrinkage=shrinkage
-    )
+    noise = np.array([fit.noise for fit in fits])
+    return solve(tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge)
 
 
 def _batches(fits: Sequence[Fit]) -> Iterator[tuple[list[int], int]]:

@@ -6,7 +6,7 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -185,8 +185,6 @@ class SteppedNetwork:
         The step with its spike along the mean change of the rows, which is that of the gradient to leading order.
     step : StepStatistics
         The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
-    shrinkage : float
-        Factor of the rows along the readout at initialisation.
     along_common : bool
         Whether the spike is along the common part of the rows, see `gradstep.theory.step.own_output.MeanRow`.
     resolve : bool
@@ -199,7 +197,6 @@ class SteppedNetwork:
     alignment: float
     gradient_step: StepStatistics
     step: StepStatistics
-    shrinkage: float
     along_common: bool
     resolve: bool
     tables: Tables
@@ -265,8 +262,9 @@ def stepped_networks(
         if weight == 0:
             continue
         step = given_own_output(problem, gradient_step, sizes.width, along_common)
-        # The spiked random features model has no such factor, but for an output of order one.
-        shrinkage = step.readout_shrinkage if rows == "network" or step is not gradient_step else 1.0
+        if rows == "isotropic" and step is gradient_step:
+            # In the spiked random features model a step takes nothing from the rows but an output of order one.
+            step = replace(step, readout_shrinkage=1.0, taken=0.0)
         in_plane = share_in_plane(problem, step.resolved, sizes.d) if plane and bulk == "structured" else 0.0
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
         if step.correlated is not None and problem.output_scale != "1/N":
@@ -279,16 +277,14 @@ def stepped_networks(
                     problem, step.resolved, sizes, rows, bulk, refine,
                     fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum,
                 )  # fmt: skip
-                network = SteppedNetwork(
-                    sizes, alignment, gradient_step, step, shrinkage, along_common, resolve, tables
-                )
+                network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, resolve, tables)
                 found.append((weight * part, network))
         if in_plane > 0:
             # There a readout always has nodes of its own.
             tables = yield from _tables_in_plane(
                 problem, step.resolved, sizes, refine, fold=fold, any_loss=any_loss, regrouped=regrouped
             )
-            network = SteppedNetwork(sizes, alignment, gradient_step, step, shrinkage, along_common, True, tables)
+            network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, True, tables)
             found.append((weight * in_plane, network))
     return tuple(found)
 

@@ -147,7 +147,7 @@ class _AlongReadout(NamedTuple):
 
     Attributes
     ----------
-    before, after : ndarray, shape (batch, groups)
+    before, after : ndarray, shape (batch or 1, groups)
         Root mean square of the readout in a group, over that of all neurons, times the parts of a row that are those of
         the initial row, without what the step takes and with it.
     cosine : ndarray, shape (batch or 1, groups)
@@ -166,20 +166,18 @@ class _AlongReadout(NamedTuple):
     root: Array
 
 
-def _along_readout(equations: LeverageEquations, point: Leverage, groups: Groups, shrinkage: Array) -> _AlongReadout:
+def _along_readout(equations: LeverageEquations, point: Leverage, groups: Groups) -> _AlongReadout:
     """Return the change at a solution of the fixed point.
 
     Docs, "Uniform equivalent", equations (E12) and (E12a).
     """
     length = np.sqrt(groups.readout_square)
     cosine = np.divide(groups.readout, length, out=np.zeros_like(length), where=length > 0)
-    before = length * groups.initial
-    after = before - (1 - shrinkage[:, None]) * length * groups.along_readout
-    before = np.broadcast_to(before, after.shape)
+    before, after = length * groups.initial, length * (groups.initial - groups.taken)
     # D^1/2 Psi D^1/2, for the directions on average.
     taken = equations.table.mixed(point.matrices.of_groups())
     lost = before[..., None] * before[..., None, :] - after[..., None] * after[..., None, :]
-    lost *= (equations.directions / equations.width)[:, None, None] * taken
+    lost = (equations.directions / equations.width)[:, None, None] * taken * lost
     one = identity(lost.shape[1])
     whole = inverses(one - lost)
     resolvent = one + cosine[..., None] * (whole - one) * cosine[..., None, :]
@@ -529,7 +527,6 @@ def solve(
     width: Array,
     samples: Array,
     ridge: Array,
-    shrinkage: Array,
     population: Array | None = None,
     weight_offset: WeightOffset | None = None,
     tolerance: float = TOLERANCE,
@@ -546,9 +543,6 @@ def solve(
         Standard deviation of the label noise.
     dimension, width, samples, ridge : ndarray, shape (batch,)
         ``d``, ``N``, ``n`` and the penalty.
-    shrinkage : ndarray, shape (batch,)
-        Factor of the bulk's component ``W^T a`` along the readout at initialisation: the finite-width correction of a
-        step of order one.
     population : ndarray, shape (batch,), optional
         Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
         is that error. `train_loss` does not contain it.
@@ -569,7 +563,7 @@ def solve(
     features, weight = tables.features, tables.features.weight
     equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
     point, iterations = solve_leverage(equations, tolerance)
-    readout = _along_readout(equations, point, tables.groups, shrinkage)
+    readout = _along_readout(equations, point, tables.groups)
     means = _means(equations, point, tables, readout, weight_offset, tolerance)
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.

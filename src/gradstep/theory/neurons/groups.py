@@ -85,8 +85,8 @@ class Groups:
         (`gradstep.theory.neurons.plane`); zero otherwise.
     initial : ndarray, shape (groups,)
         Correlation of a row with the row before the step, orthogonal to ``v``.
-    along_readout : ndarray, shape (groups,)
-        Times ``1 - readout_shrinkage``, what the step takes from `initial` along the readout at initialisation.
+    taken : ndarray, shape (groups,)
+        What the step takes from `initial` along the readout at initialisation.
     """
 
     weight: NDArray[np.float64]
@@ -101,7 +101,7 @@ class Groups:
     norm_covariance: NDArray[np.float64]
     rest: NDArray[np.float64]
     initial: NDArray[np.float64]
-    along_readout: NDArray[np.float64]
+    taken: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -396,7 +396,7 @@ def _with_norms(
 
 
 def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Array]:
-    """Return `Groups.initial` and `Groups.along_readout`.
+    """Return `Groups.initial` and `Groups.taken`.
 
     Docs, "Uniform equivalent", equations (E12) and (E12c).
     """
@@ -405,13 +405,13 @@ def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Ar
         # Classes of directions are stretched unequally, and so is what the step takes of them: a pair of vectors with
         # the mean over the classes of what is missing.
         once, twice = (float(step.correlated.spectrum.share @ each) for each in step.correlated.stretch)
-        root, lost = math.sqrt(twice), 1 - step.readout_shrinkage
+        root = math.sqrt(twice)
         initial = (once * step.own_stretch(a, a_square) + twice * step.drift * a) / (root * np.sqrt(variance))
-        return initial, (step.taken * root / lost if lost else root / once) / np.sqrt(variance)
+        return initial, step.taken * root / np.sqrt(variance)
     # After a damped step this square is a sum of moments of samples, and may be just below zero where it vanishes.
     square = np.maximum(step.stretch_square(a, a_square), 0.0)
     initial = np.copysign(np.sqrt(square / variance), factor)
-    return initial, initial if step.given_output else 1 / np.sqrt(variance)
+    return initial, (1 - step.readout_shrinkage) * (initial if step.given_output else 1 / np.sqrt(variance))
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:

@@ -250,7 +250,8 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None and law.bounds is not None:
-        both = law.bounds.within(nodes, law.functions[0].at(nodes)), law.bounds.within(special, law.functions[1].at(special))
+        of_all, of_vectors = law.functions
+        both = law.bounds.within(nodes, of_all.at(nodes)), law.bounds.within(special, of_vectors.at(special))
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
 
 

@@ -237,7 +237,7 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
         sizes.n,
         direction,
         float(share[0]),
-        1 - network.shrinkage**2,
+        1 - network.step.readout_shrinkage**2,
     )
     if step.correlated is None:
         equations = FeatureEquations(*arguments)

@@ -52,10 +52,10 @@ def test_a_fit_with_itself_has_the_error_of_the_uniform_equivalent(changes):
     # One from a symmetric system over samples and neurons, the other from the Jacobian of the fixed point.
     problem = BASE.replace(**changes)
     step = dataclasses.replace(
-        step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0
+        step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0, taken=0.0
     )
     tables = result_of(spread_module.tables_of(problem, step, spread_module.sizes_of(problem)))
-    fits = spread_module._solve(problem, step, tables, np.array([2.0, 5.0]))
+    fits = spread_module._solve(problem, tables, np.array([2.0, 5.0]))
     draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, problem.d - 1.0, problem.width, problem.n)
     covariance, error = loss_covariance(draw, fits)
     np.testing.assert_allclose(error, fits.conditional_error, rtol=1e-9)

@@ -65,6 +65,14 @@ def test_a_node_between_two_bands_does_not_disturb_a_prediction():
     assert gs.predict(BETWEEN_BANDS, refine=2).test_error == pytest.approx(theory.test_error, rel=1e-3)
 
 
+@pytest.mark.parametrize("damping", [1.0, math.inf])
+def test_rows_that_a_step_does_not_stretch_although_the_activation_is_not_odd(damping):
+    """The derivative of a sign has no slope: all readouts then have the diagonals of two matrices."""
+    problem = BETWEEN_BANDS.replace(activation="sign(x) - 0.4", output_scale="1/N", damping=damping, eta=1.0)
+    odd = gs.predict(problem.replace(activation="sign(x)")).test_error
+    assert gs.predict(problem).test_error == pytest.approx(odd, rel=0.05)
+
+
 def test_errors_change_smoothly_with_the_damping_where_nodes_come_and_go():
     damping = np.geomspace(0.3, 3.0, 13)
     errors = np.array([p.test_error for p in gs.predict_many([BETWEEN_BANDS.replace(damping=x) for x in damping])])

@@ -277,7 +277,8 @@ class DiagonalBounds(NamedTuple):
     def of(cls, law: DampedLaw | StretchedLaw) -> DiagonalBounds:
         """Return the bounds for the mean law of rows of several readouts."""
         c = law.samples.spectrum.eigenvalue
-        return cls(float(c.min()), float(c.max()), float(law.linear / law.root))
+        # Of a derivative without a slope, as that of a sign, nothing is stretched.
+        return cls(float(c.min()), float(c.max()), float(law.linear / law.root) if law.root else 0.0)
 
     def within(self, nodes: Array, diagonals: Array) -> Array:
         """Return the diagonals within their bounds, shape (2, nodes).

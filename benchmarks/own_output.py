@@ -93,21 +93,26 @@ def problem_of(setting: Setting, d: int) -> gs.Problem:
     )
 
 
+def names_of(setting: Setting) -> dict[str, Any]:
+    """Return what a row of the file says of its setting."""
+    return {**setting._asdict(), "damping": "none" if math.isinf(setting.damping) else f"{setting.damping:g}"}
+
+
 def measured(setting: Setting) -> dict[str, Any]:
     """Return means and standard errors of networks at each dimension."""
     sizes: dict[str, Any] = {}
     for d, networks in NETWORKS.items():
         found = gs.simulate(problem_of(setting, d), seeds=networks)
-        sizes[str(d)] = {
+        sizes[f"d{d}"] = {
             name: {"mean": float(found.mean(name)), "error": float(found.standard_error(name))} for name in ERRORS
         }
-    return {**setting._asdict(), "damping": None if math.isinf(setting.damping) else setting.damping, "sizes": sizes}
+    return {**names_of(setting), "sizes": sizes}
 
 
 def with_theory(row: dict[str, Any], setting: Setting) -> dict[str, Any]:
     """Return a row with the predictions of today, and how many per cent of the network's error they are above it."""
     for d, errors in row["sizes"].items():
-        prediction = gs.predict(problem_of(setting, int(d)))
+        prediction = gs.predict(problem_of(setting, int(d[1:])))
         for name, known in errors.items():
             theory, mean = float(getattr(prediction, name)), known["mean"]
             error = 100 * theory * known["error"] / mean**2
@@ -118,16 +123,20 @@ def with_theory(row: dict[str, Any], setting: Setting) -> dict[str, Any]:
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the file."""
     every = [errors[name] for row in rows for errors in row["sizes"].values() for name in ERRORS]
-    largest = [row["sizes"][str(max(NETWORKS))]["test_error"] for row in rows]
+    largest = [row["sizes"][f"d{max(NETWORKS)}"]["test_error"] for row in rows]
     summary = {
         "errors": len(every),
         "within_two_errors": sum(bool(abs(e["off"]) < 2 * e["off_error"]) for e in every),
         "median_at_the_largest": float(np.median([abs(e["off"]) for e in largest])),
     }
     settings = {
-        "command": "python -m benchmarks.own_output FILE", "networks": {str(d): n for d, n in NETWORKS.items()},
-        "width": "1.2 d", "n": "2 d", "ridge": "d/40", "noise": 0.2,
-    }  # fmt: skip
+        "command": "python -m benchmarks.own_output FILE",
+        "networks": ", ".join(f"{n} at d = {d}" for d, n in NETWORKS.items()),
+        "width": "1.2 d",
+        "n": "2 d",
+        "ridge": "d/40",
+        "noise": 0.2,
+    }
     path.write_text(json.dumps({"settings": settings, "summary": summary, "rows": rows}, indent=1) + "\n", "utf-8")
 
 
@@ -140,7 +149,7 @@ def main() -> None:
     known = json.loads(options.file.read_text("utf-8"))["rows"] if options.file.exists() else []
     rows: list[dict[str, Any]] = []
     for setting in SETTINGS:
-        names = {**setting._asdict(), "damping": None if math.isinf(setting.damping) else setting.damping}
+        names = names_of(setting)
         row = next((r for r in known if all(r[key] == value for key, value in names.items())), None)
         if row is None and options.theory:
             continue

@@ -154,6 +154,18 @@ def test_errors_are_smooth_in_every_number(inputs, changes):
         assert abs(np.diff(np.log(errors), 4)[0]) < 1e-6, name
 
 
+def test_errors_do_not_jump_where_residuals_have_a_long_tail():
+    """The rule of the directions had a node far below zero, of almost no weight, along which norms told of a row."""
+    problem = gs.Problem(
+        activation="tanh(x)+0.3*(x**2-1)", teacher="0.8*x + 0.4*hermite2(x) - 0.2*hermite3(x) + 0.3", d=120, width=180,
+        n_step=300, n=360, eta=gs.Step(1.4, 0.5), ridge=6.0, noise=0.2, readout={0.0: 0.4, 1.0: 0.3, -1.0: 0.3},
+        inputs=gs.Inputs([3, 0.5], [0.2, 0.8], [0.6, 0.4]), damping=0.5,
+    )  # fmt: skip
+    sizes = 1.4 * (1 + np.array([0.0, 1e-12, -1e-12, 1e-10, -1e-10, 1e-9, -1e-9]))
+    errors = [p.test_error for p in gs.predict_many([problem.replace(eta=gs.Step(size, 0.5)) for size in sizes])]
+    assert np.ptp(errors) < 1e-5 * errors[0]
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("readout", "inputs", "d"), [({0.5: 0.5, 2: 0.5}, gs.Inputs.power_law(0.5), 400), ("constant", None, 600)]

@@ -90,6 +90,19 @@ def test_a_stretch_of_almost_nothing_is_none():
     np.testing.assert_allclose(almost.between(Z, frame)[0], without.between(Z, frame)[0], rtol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("strength", "stretch"), [(1.0, (0.0, 0.0)), (0.1, (0.0, 0.45)), (1.0, (0.0, 0.45)), (1.0, (0.3, 1.6))]
+)
+def test_means_have_what_is_in_the_tail_of_the_residuals(strength, stretch):
+    """Far above the real axis the resolvent is -1/z - A/z^2: a cubic part of the teacher makes large eigenvalues."""
+    samples, z = samples_of(0.5, 0.4, "0.8*x + 0.4*hermite2(x) - 0.2*hermite3(x) + 0.3"), 3e5j
+    law, frame = DampedLaw(samples, strength, *stretch), samples.frame(samples.alignment)
+    found, _ = law.between(np.array([z]), frame)
+    expected = -(z**2 * found[0]).real
+    # The next term that is real falls like 1/z^2, and rounding grows like z.
+    np.testing.assert_allclose(law.average(frame), expected, atol=1e-6 * expected.max())
+
+
 def drawn_steps(link, damping, count, d, draws, seed):
     """Yield the teacher's whitened direction, the samples, their residuals and the damped metric of steps."""
     sizes, random = INPUTS.counts(d), np.random.default_rng(seed)

@@ -55,8 +55,9 @@ _TOLERANCE, _ROUGH, _MAX_STEPS = 1e-12, 1e-5, 40
 _DOUBLINGS = 12
 #: What counts as zero of an imaginary part, over the number itself, and of the least eigenvalue of such parts.
 _ROUNDING, _SINGULAR = 1e-12, 1e-6
-#: Points of half a circle from which means are taken, and its radius over the size of the law.
-_FAR, _FAR_RADIUS = 8, 100.0
+#: Points of half a circle from which means are taken, and its radius over the size of the law and over its largest
+#: eigenvalues, those of single samples: what is outside of the circle is missing in the means.
+_FAR, _FAR_RADIUS, _TAIL_RADIUS = 8, 100.0, 2.0
 #: Least strength that another number is divided by.
 WEAKEST = 1e-60
 
@@ -573,11 +574,15 @@ class DampedLaw(RowLaw[DampedPoints]):
     @cached_property
     def _far(self) -> Complex:
         """Points of half a circle far from the law."""
-        samples = self.samples
-        squares = self.strength + self.root**2 * (1 + samples.ratio) * samples.law.square
+        samples, square = self.samples, self.samples.law.square
+        squares = self.strength + self.root**2 * (1 + samples.ratio) * square
         largest = squares * samples.sampled_square / samples.bulk_trace
         size = max(self.mean, float(samples.spectrum.eigenvalue.max()), largest)
-        return np.asarray(_FAR_RADIUS * size * np.exp(1j * np.pi * (np.arange(_FAR) + 0.5) / _FAR))
+        # A sample far out in the tail of the residuals makes an eigenvalue of its own, about this large.
+        tail = samples.ratio * samples.bulk_trace * float(np.square(samples.law.residual).max())
+        tail *= self.strength / square + self.root**2 * samples.ratio * samples.spectrum.moment(2)
+        radius = max(_FAR_RADIUS * size, _TAIL_RADIUS * tail)
+        return np.asarray(radius * np.exp(1j * np.pi * (np.arange(_FAR) + 0.5) / _FAR))
 
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""

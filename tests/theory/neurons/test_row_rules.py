@@ -32,7 +32,8 @@ def drawn(linear, *, damped, seed=3):
 @pytest.mark.parametrize("linear", [0.0, 0.4, -0.9])
 def test_diagonals_of_drawn_matrices_are_within_their_bounds(linear, damped):
     values, diagonals = drawn(linear, damped=damped)
-    np.testing.assert_allclose(DiagonalBounds(0.5, 3.0, linear).within(values, diagonals), diagonals, rtol=1e-9)
+    found = DiagonalBounds(0.5, 3.0, linear).within(values, np.full(SIZE, 1 / SIZE), diagonals)
+    np.testing.assert_allclose(found, diagonals, rtol=1e-9)
 
 
 @pytest.mark.parametrize("linear", [0.0, 0.4, -0.9, 1.0])
@@ -40,11 +41,25 @@ def test_rows_of_no_readout_have_a_variance_below_zero(linear):
     """Whatever the functions give: equation (C7e) is then at least a square."""
     rng = np.random.default_rng(5)
     nodes, wild = rng.gamma(1.0, size=200), 5 * rng.standard_normal((2, 200))
-    plain, stretched = DiagonalBounds(0.5, 3.0, linear).within(nodes, wild)
+    plain, stretched = DiagonalBounds(0.5, 3.0, linear).within(nodes, np.full(200, 0.005), wild)
     assert np.all(plain <= 3.0)
     for a in (-3.0, -1.0, -0.2, 0.7, 2.0):
         variance = plain + 2 * a * stretched + a**2 * (nodes - plain - 2 * linear * stretched)
         assert np.all(variance >= -1e-12 * nodes.max())
+
+
+def test_means_are_kept_where_a_few_diagonals_are_beyond_their_bounds():
+    """A mean of C over a plane is known, and what one vector has too little of, the others have too much."""
+    values, diagonals = drawn(0.4, damped=False)
+    weight = np.random.default_rng(1).dirichlet(np.ones(SIZE))
+    disturbed = diagonals.copy()
+    disturbed[:, 40] += [-3.0, 6.0]
+    found = DiagonalBounds(0.5, 3.0, 0.4).within(values, weight, disturbed)
+    np.testing.assert_allclose(found @ weight, disturbed @ weight, rtol=1e-9)
+    assert abs(found[0, 40] - diagonals[0, 40]) < 3.0
+    # A disturbance that vanishes does so without a jump.
+    near = DiagonalBounds(0.5, 3.0, 0.4).within(values, weight, diagonals + 1e-9 * (disturbed - diagonals))
+    np.testing.assert_allclose(near, diagonals, atol=1e-7)
 
 
 #: A rule of these rows has a node between the two bands of C, after a step damped by one and not after one damped by

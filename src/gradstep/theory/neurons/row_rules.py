@@ -66,6 +66,9 @@ LEAST = 1e-12
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
+#: Steps of the bisection for the mean of diagonals within their bounds.
+_HALVINGS = 50
+
 #: Angle of the points near the law that a rule for a spectrum knows, and its tolerance.
 _ANGLE, _SPECTRUM_TOLERANCE = 0.15, 1e-5
 
@@ -251,7 +254,11 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None and law.bounds is not None:
         of_all, of_vectors = law.functions
-        both = law.bounds.within(nodes, of_all.at(nodes)), law.bounds.within(special, of_vectors.at(special))
+        in_plane = np.square(overlap[:, :2]).sum(axis=1)
+        both = (
+            law.bounds.within(nodes, np.square(root[:, 0]), of_all.at(nodes)),
+            law.bounds.within(special, in_plane, of_vectors.at(special)),
+        )
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
 
 
@@ -280,18 +287,39 @@ class DiagonalBounds(NamedTuple):
         # Of a derivative without a slope, as that of a sign, nothing is stretched.
         return cls(float(c.min()), float(c.max()), float(law.linear / law.root) if law.root else 0.0)
 
-    def within(self, nodes: Array, diagonals: Array) -> Array:
-        """Return the diagonals within their bounds, shape (2, nodes).
+    def within(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
+        """Return the nearest diagonals within their bounds that have the same means, shape (2, nodes).
 
         Docs, "Correlated inputs", equation (C7g).
+
+        Parameters
+        ----------
+        nodes, weight : ndarray, shape (nodes,)
+            Eigenvalues and their weights in the means.
+        diagonals : ndarray, shape (2, nodes)
         """
         plain, stretched = diagonals
-        # Of A - C - 2 k CBC, what a mean square along an eigenvector leaves: never less than the square of its mean.
+        # What A - C - 2 k CBC has along an eigenvector is a mean square, never less than the square of its mean.
         most = np.minimum(self.most, nodes / max(1 - self.linear**2, NOTHING))
-        plain = np.clip(plain, np.minimum(self.least, most), most)
+        plain = _within(plain, np.minimum(self.least, most), most, weight)
         middle = -self.linear * plain
         reach = np.sqrt(np.maximum(plain * nodes - plain**2 + middle**2, 0.0))
-        return np.stack([plain, np.clip(stretched, middle - reach, middle + reach)])
+        return np.stack([plain, _within(stretched, middle - reach, middle + reach, weight)])
+
+
+def _within(values: Array, least: Array, most: Array, weight: Array) -> Array:
+    """Return the nearest values between bounds that have the same weighted mean, as far as there are any."""
+    found = np.clip(values, least, most)
+    if np.array_equal(found, values):
+        return values
+    mean = float(weight @ values)
+    # The shift before the clipping: the mean grows with it.
+    low, high = float((least - values).min()), float((most - values).max())
+    for _ in range(_HALVINGS):
+        shift = (low + high) / 2
+        found = np.clip(values + shift, least, most)
+        low, high = (shift, high) if float(weight @ found) < mean else (low, shift)
+    return found
 
 
 class ResolvedLaw(NamedTuple):

@@ -1,7 +1,7 @@
 """An initial output of order one: the same network described with and without it, and an independent expansion."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.step import own_output
 from gradstep.theory.step.own_output import given_own_output, output_constants
+from gradstep.theory.step.row_fluctuations import derivative_moments, own_output_slopes
 from gradstep.theory.step.statistics import step_statistics
 
 BASE = gs.Problem(
@@ -473,6 +474,44 @@ def test_the_stretch_of_the_rows_is_that_of_drawn_ones(activation, teacher, read
     # Terms of the next order: the square of what is measured, and of the correlation of rows.
     assert np.all(np.abs(mean - expected) < 3.5 * error + 0.02 * np.abs(expected))
     assert np.any(np.abs(mean - step.drift * values + turned) > 8 * error)
+
+
+def test_what_the_own_output_adds_to_norms_is_that_of_drawn_rows():
+    """Of readouts with a third moment and residuals with a mean: beside networks whose output is of other rows."""
+    d, width, n_step, draws = 200, 260, 400, 160
+    readout = {2.0: 0.2, -0.5: 0.8}
+    problem = BASE.replace(
+        activation="tanh(x)+0.4*(x**2-1)", teacher="sin(x)+0.9", readout=readout, d=d, width=width, n_step=n_step,
+        eta=0.5 * width**0.5, noise=0.3, output_scale="1/sqrt(N)",
+    )  # fmt: skip
+    sigma, rng, e = problem.activation, np.random.default_rng(29), 0.5
+    a = np.repeat(list(readout), np.round(width * np.array(list(readout.values()))).astype(int))
+    found = []
+    for _ in range(draws):
+        weights, others = rng.standard_normal((2, width, d)) / math.sqrt(d)
+        x = rng.standard_normal((n_step, d))
+        labels, u = problem.teacher(x[:, 0]) + 0.3 * rng.standard_normal(n_step), x @ weights.T
+        squares = []
+        for outputs in (sigma(u) @ a, sigma(x @ others.T) @ a):
+            residual = labels - outputs / math.sqrt(width)
+            gradient = residual @ x
+            rows = weights + e * a[:, None] * ((residual[:, None] * sigma.derivative(u)).T @ x) / n_step
+            square = (rows**2).sum(axis=1) - (rows @ gradient) ** 2 / (gradient @ gradient)
+            squares.append([square[a == value].mean() for value in readout])
+        found.append(np.subtract(*squares))
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
+    values, step = np.array(list(readout)), step_statistics(problem, d, width, n_step)
+    alone = replace(step, own_drift=(0.0, 0.0))
+    stretched = step.stretch_square(values, values**2) - alone.stretch_square(values, values**2)
+    one, two = step.own_norm
+    expected = stretched + one * values**2 + two * values**3
+    assert np.all(np.abs(mean - expected) < 3 * error)
+    # With the linear part alone of the squares that the samples add.
+    _, _, squares = own_output_slopes(sigma)
+    psi = derivative_moments(sigma)
+    linear = moments(sigma).linear * (2 * psi.linear * psi.second + psi.square_slope)
+    left_out = 2 * e**2 * d / n_step * 0.9 * (squares - linear) * values[0] ** 3 / width**0.5
+    assert abs(mean[0] - expected[0] - left_out) > 3.5 * error[0]
 
 
 @pytest.mark.parametrize(("activation", "teacher"), [("H2 + 0.1*H4", "0.56*(x - 1)"), ("H2", "0.56*(x + 1.5)")])

@@ -256,8 +256,8 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         of_all, of_vectors = law.functions
         in_plane = np.square(overlap[:, :2]).sum(axis=1)
         both = (
-            law.bounds.within(nodes, np.square(root[:, 0]), of_all.at(nodes)),
-            law.bounds.within(special, in_plane, of_vectors.at(special)),
+            law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)),
+            law.bounds.of_vectors(in_plane, of_vectors.at(special)),
         )
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
 
@@ -287,8 +287,23 @@ class DiagonalBounds(NamedTuple):
         # Of a derivative without a slope, as that of a sign, nothing is stretched.
         return cls(float(c.min()), float(c.max()), float(law.linear / law.root) if law.root else 0.0)
 
-    def within(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
-        """Return the nearest diagonals within their bounds that have the same means, shape (2, nodes).
+    def of_vectors(self, weight: Array, diagonals: Array) -> Array:
+        """Return the nearest diagonals for vectors that have the same means and are within their bounds.
+
+        They are no numbers of an eigenvector: ``x^T C f(A) x`` has products of different eigenvectors too. So only
+        those of C have bounds.
+
+        Parameters
+        ----------
+        weight : ndarray, shape (nodes,)
+            Of the nodes in the means.
+        diagonals : ndarray, shape (2, nodes)
+        """
+        plain, stretched = diagonals
+        return np.stack([_within(plain, self.least + 0 * plain, self.most + 0 * plain, weight), stretched])
+
+    def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
+        """Return the nearest diagonals over all directions that have the same means and are within their bounds.
 
         Docs, "Correlated inputs", equation (C7g).
 

@@ -92,6 +92,7 @@ def correlated_fluctuations(
         sample_gain=gain / mean(r**2),
         spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
         linear_norm=terms.linear_norm,
+        sample_length=samples.ratio * samples.spectrum.moment(2),
         norm_vector=norm_vector(
             moments, e, samples.ratio, mean(r), samples.spectrum.moment(2), samples.spectrum.moment(3)
         ),

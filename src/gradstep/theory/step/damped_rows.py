@@ -81,6 +81,7 @@ def damped_fluctuations(
         sample_gain=gain,
         spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
         linear_norm=terms.linear_norm,
+        sample_length=samples.ratio * traces.twice,
         norm_vector=damped_norm_vector(
             psi, e, samples.ratio, terms.residual, traces.once, traces.twice, traces.with_others, traces.repelled
         ),

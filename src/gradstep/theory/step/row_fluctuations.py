@@ -74,6 +74,9 @@ class RowFluctuations:
         The part of `covariance` that the spike has, which follows the length of the initial row.
     linear_norm : tuple of float
         Of the part of ``c`` that is linear in the initial row, see the function of this name.
+    sample_length : float
+        What one sample adds to a squared norm for each unit of ``(e r sigma')^2``, summed over all of one residual:
+        ``phi0``, times the mean square of the metric of the step.
     norm_vector : tuple
         Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
         `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
@@ -91,6 +94,7 @@ class RowFluctuations:
     sample_gain: float
     spike_covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
     linear_norm: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    sample_length: float = 0.0
     norm_vector: tuple[tuple[float, ...], ...] = ()
     bend: float = 0.0
     bend_variance: float = 0.0
@@ -181,8 +185,8 @@ def derivative_slope(activation: ScalarFunction) -> float:
 
 
 @lru_cache(maxsize=256)
-def own_output_slopes(activation: ScalarFunction) -> tuple[float, float]:
-    """Return how a feature of a network's own output stretches a row, of the ordinary derivative.
+def own_output_slopes(activation: ScalarFunction) -> tuple[float, float, float]:
+    """Return what a feature of a network's own output does to a row, of the ordinary derivative.
 
     Docs, "Uniform equivalent", equation (E14).
 
@@ -193,18 +197,21 @@ def own_output_slopes(activation: ScalarFunction) -> tuple[float, float]:
     Returns
     -------
     tuple of float
-        ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an input's length, and
-        ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left out, which turns
-        the row instead, and its mean, which is no different from that of all others.
+        How it stretches the row: ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an input's length,
+        and ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left out, which
+        turns the row instead, and its mean, which is no different from that of all others. Then
+        ``E[(sigma - mu_0) (sigma' - E sigma')^2]``, for the squares that the samples add to the norm.
     """
     known = moments(activation)
 
     def integrand(z: Array) -> Array:
         slope = z * activation.derivative(z)
-        return np.stack([(z**2 - 1) * slope, (activation(z) - known.mean - known.linear * z) * slope])
+        feature = activation(z) - known.mean
+        square = (activation.derivative(z) - known.derivative_mean) ** 2
+        return np.stack([(z**2 - 1) * slope, (feature - known.linear * z) * slope, feature * square])
 
-    with_length, own = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
-    return with_length / 2**0.5, own
+    with_length, own, squares = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
+    return with_length / 2**0.5, own, squares
 
 
 def rows_without_a_step(initial_weights: str) -> RowFluctuations:
@@ -371,6 +378,7 @@ def row_fluctuations(
         sample_gain=samples.gain,
         spike_covariance=(0.0, 0.0, 0.0) if sphere else tuple((following * mean_form).tolist()),
         linear_norm=terms.linear_norm,
+        sample_length=phi0,
         norm_vector=norm_vector(psi, e, phi0, float(samples.by_residual.moments[1])),
     )
 

@@ -558,13 +558,13 @@ def _own_output_terms(
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
     alike = term * width / d * problem.readout.mean * activation.quadratic
-    by_length, own = own_output_slopes(problem.activation)
+    by_length, own, squares = own_output_slopes(problem.activation)
     if known is not None:
         by_length, own = _in_mean_of_row(problem, by_length, own, known)
-    # Along the readout the step's sums over r x and over r^2 x have the output itself, and twice E r times it.
-    one, two, three = fluctuations.linear_norm
-    along = -term * activation.linear
-    return (-e * alike * by_length, -e * term * own), (along * one, along * (two + 2 * residual_mean * three))
+    one, two, _ = fluctuations.linear_norm
+    by_square = 2 * e**2 * fluctuations.sample_length * residual_mean * squares
+    norm = -term * activation.linear * one, -term * (activation.linear * two + by_square)
+    return (-e * alike * by_length, -e * term * own), norm
 
 
 def _in_mean_of_row(

@@ -143,6 +143,23 @@ def test_a_random_classifier_of_flipped_labels_is_no_better_than_the_flips():
     assert (measured["train_classification_error"] < measured["classification_error"]).all()
 
 
+@pytest.mark.parametrize("name", ["square", "huber(0.3)", "squared_hinge", "logistic"])
+@pytest.mark.parametrize("mix", [1.0, 0.3])
+def test_the_penalty_that_switches_off_all_weights(features, reals, classes, name, mix):
+    """No weight is pulled over the kink of the l1 norm, or just the one that is pulled the most."""
+    chosen = loss(name)
+    labels = classes if chosen.kind == "margin" else reals
+    pulls = np.abs(features[0].T @ chosen.slope(labels, np.zeros(N)))
+    threshold = math.sqrt(WIDTH) * pulls.max() / mix
+    nothing, one = (
+        fit_convex(features[0], labels, loss=name, penalty=f"elastic_net({mix})", ridge=factor * threshold)
+        for factor in (1.001, 0.99)
+    )
+    assert not nothing.readout.any()
+    assert nothing.train_loss == nothing.train_error == pytest.approx(chosen.value(labels, np.zeros(N)).mean())
+    assert np.flatnonzero(one.readout).tolist() == [pulls.argmax()]
+
+
 def test_bad_input_is_refused(features, reals):
     with pytest.raises(InvalidInput, match="labels"):
         fit_convex(features[0], reals, loss="hinge", ridge=1.0)

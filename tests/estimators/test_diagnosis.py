@@ -412,7 +412,7 @@ def test_no_advice_about_a_step_that_was_chosen(known, monkeypatch, error, found
     def refuse(problems):
         raise error
 
-    monkeypatch.setattr("gradstep.estimators.diagnosis.predict_many", refuse)
+    monkeypatch.setattr("gradstep.estimators.theory.predict_many", refuse)
     note = model.diagnose(X, y).theory_note
     assert note.startswith("no theory for this step and ridge: ")
     assert note.endswith(f"{found}; the fit is not affected")

@@ -79,6 +79,21 @@ def test_dates_are_refused(frame, day):
     table, y = frame
     with pytest.raises(ValueError, match="'day' holds dates or durations"):
         gs.OneStepRegressor(8).fit(table.assign(day=day), y)
+    for estimator in (gs.OneStepRegressor(8), gs.OneStepFeatures(8)):
+        with pytest.raises(ValueError, match="y holds dates or durations"):
+            estimator.fit(table, day)
+
+
+def test_text_is_no_target_of_a_regressor(frame):
+    table, y = frame
+    for labels in (np.where(y > 0, "up", "down"), pd.Series(np.where(y > 0, "up", "down"), dtype="category")):
+        with pytest.raises(ValueError, match=r"y holds '(up|down)', which is no number; OneStepClassifier"):
+            gs.OneStepRegressor(8).fit(table, labels)
+    numbers = [str(value) for value in y]  # scikit-learn takes these
+    np.testing.assert_allclose(
+        gs.OneStepRegressor(8, random_state=0).fit(table, numbers).predict(table),
+        gs.OneStepRegressor(8, random_state=0).fit(table, y).predict(table),
+    )
 
 
 def test_what_is_no_table_of_numbers_and_categories_is_refused(frame):

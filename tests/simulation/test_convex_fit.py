@@ -143,6 +143,47 @@ def test_a_random_classifier_of_flipped_labels_is_no_better_than_the_flips():
     assert (measured["train_classification_error"] < measured["classification_error"]).all()
 
 
+@pytest.mark.parametrize("name", ["square", "huber(0.3)", "squared_hinge", "logistic"])
+@pytest.mark.parametrize("mix", [1.0, 0.3])
+def test_the_penalty_that_switches_off_all_weights(features, reals, classes, name, mix):
+    """No weight is pulled over the kink of the l1 norm, or just the one that is pulled the most."""
+    chosen = loss(name)
+    labels = classes if chosen.kind == "margin" else reals
+    pulls = np.abs(features[0].T @ chosen.slope(labels, np.zeros(N)))
+    threshold = math.sqrt(WIDTH) * pulls.max() / mix
+    nothing, one = (
+        fit_convex(features[0], labels, loss=name, penalty=f"elastic_net({mix})", ridge=factor * threshold)
+        for factor in (1.001, 0.99)
+    )
+    assert not nothing.readout.any()
+    assert nothing.train_loss == nothing.train_error == pytest.approx(chosen.value(labels, np.zeros(N)).mean())
+    assert np.flatnonzero(one.readout).tolist() == [pulls.argmax()]
+
+
+@pytest.mark.parametrize("name", ["absolute", "hinge"])
+@pytest.mark.parametrize("ridge", [0.3, 4.0, 20.0])
+def test_straight_lines_have_their_subgradients(features, reals, classes, name, ridge):
+    """As many samples are on the kink of the loss as weights are not zero; what these pull balances the penalty."""
+    labels = classes if name == "hinge" else reals
+    fit = fit_convex(features[0], labels, loss=name, penalty="l1", ridge=ridge)
+    outputs = features[0] @ fit.readout
+    argument = 1 - labels * outputs if name == "hinge" else labels - outputs
+    on_kink, active = np.abs(argument) < 1e-9, fit.readout != 0
+    assert 0 < on_kink.sum() == active.sum() <= WIDTH
+    pull = np.where(on_kink, 0.0, loss(name).slope(labels, outputs))
+    price = ridge / math.sqrt(WIDTH)
+    subgradient = np.linalg.solve(
+        features[0][on_kink][:, active].T, -features[0][:, active].T @ pull - price * np.sign(fit.readout[active])
+    )
+    low, high = (
+        (np.minimum(0, -labels), np.maximum(0, -labels)) if name == "hinge" else (-1 + 0 * labels, 1 + 0 * labels)
+    )
+    assert (subgradient > low[on_kink] - 1e-9).all()
+    assert (subgradient < high[on_kink] + 1e-9).all()
+    pull[on_kink] = subgradient
+    assert np.abs(features[0].T @ pull).max() <= price * (1 + 1e-9)
+
+
 def test_bad_input_is_refused(features, reals):
     with pytest.raises(InvalidInput, match="labels"):
         fit_convex(features[0], reals, loss="hinge", ridge=1.0)

@@ -64,17 +64,26 @@ def is_categorical(column: Any) -> bool:
     if str(column.dtype).startswith(("category", "Categorical", "Enum")):
         return True
     values = np.asarray(column)
-    kinds = {type(value) for value in values if not _missing(value)} if values.dtype.kind == "O" else set()
+    kinds = _kinds(values)
     if values.ndim > 1 or any(kind.__hash__ is None for kind in kinds):
         raise ValueError(f"Column {column.name!r} holds lists or records; give each of their parts a column.")
-    if values.dtype.kind in "mM" or any(issubclass(kind, _DATES) or kind.__name__ == "Period" for kind in kinds):
-        raise ValueError(
-            f"Column {column.name!r} holds dates or durations; make numbers of them first, for example days since the "
-            "first one."
-        )
+    refuse_dates(f"Column {column.name!r}", values)
     if values.dtype.kind != "O":
         return values.dtype.kind not in "biufc"
     return not all(hasattr(kind, "__float__") and not issubclass(kind, str | bytes) for kind in kinds)
+
+
+def refuse_dates(name: str, values: NDArray[Any]) -> None:
+    """Raise `ValueError` if values are dates or durations, for which there is no obvious number."""
+    dated = any(issubclass(kind, _DATES) or kind.__name__ == "Period" for kind in _kinds(values))
+    if dated or values.dtype.kind in "mM":
+        told = "holds dates or durations; make numbers of them first, for example days since the first one."
+        raise ValueError(f"{name} {told}")
+
+
+def _kinds(values: NDArray[Any]) -> set[type]:
+    """Return the types of Python's objects among values."""
+    return {type(value) for value in values.flat if not _missing(value)} if values.dtype.kind == "O" else set()
 
 
 @dataclass(frozen=True)

@@ -10,114 +10,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
 
-from gradstep.errors import GradstepError, InvalidInput, NotConverged
+from gradstep.errors import GradstepError
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
+from gradstep.estimators.comparison import Accuracy, Compared, compare_moves
 from gradstep.estimators.index import QUARTERS, Index, agreement, correlation, find_index, implied_alignment
-from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import Metric, measure
-from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, gradient_on, moved_on
+from gradstep.estimators.moves import Move, gradient_on
 from gradstep.estimators.parameters import Settings
 from gradstep.estimators.refits import Model
-from gradstep.estimators.rows import HOST, Sample, Training
+from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
-from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
-from gradstep.estimators.targets import mistaken
-from gradstep.problem import Problem
+from gradstep.estimators.spectrum import Spectrum, spectrum_of
+from gradstep.estimators.step_choice import StepErrors
+from gradstep.estimators.theory import Theory, theory_of
 from gradstep.simulation.ridge import OutOfRange
-from gradstep.theory import Prediction, predict_many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gradstep.estimators.readout import OneStepReadout
 
-__all__ = ["Accuracy", "Diagnosis", "Spectrum", "Theory", "diagnose"]
+__all__ = ["Diagnosis", "diagnose"]
 
 Host = NDArray[np.float64]
 
-#: Neurons on which leave-one-out errors are compared, and those whose spectrum is taken, at most.
-_WIDTH = 256
-_SPECTRUM_WIDTH = 1024
 #: Rows of the learning curve of a diagnosis at most, and its penalties relative to that of the fit.
 _SHORT_ROWS = 1024
 _SHORT_PATH = np.array([0.2, 1.0, 5.0])
-#: Inputs, neurons and rows for which the limit of many of each is worth solving.
-_MANY = 10
 #: Variances of standardised targets that are smaller are rounding.
 _ROUNDING = 1e-20
-
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Eigenvalues of the covariance of the features, decreasing, as shares of their sum; NaN where features overflow.
-
-    Parameters
-    ----------
-    initial, stepped : ndarray, shape (width,)
-        Before and after the step.
-    shuffled : ndarray, shape (width,)
-        After a step of the same eta on targets in random order: what the step does when there is nothing to learn.
-    """
-
-    initial: Host
-    stepped: Host
-    shuffled: Host
-
-    @property
-    def outliers(self) -> int:
-        """Leading shares larger than those of the shuffled step (Horn's parallel analysis), at most ten."""
-        larger = self.stepped[:10] > self.shuffled[:10] * (1 + 1e-9)
-        return len(larger) if larger.all() else int(np.argmin(larger))
-
-
-@dataclass(frozen=True, eq=False)
-class Theory:
-    """Prediction for isotropic Gaussian inputs of the same sizes whose targets follow the fitted link.
-
-    Parameters
-    ----------
-    noise : float
-        Standard deviation of what the link on the index itself leaves unexplained: the fitted one, corrected for the
-        alignment of the projection it was fitted on.
-    before, after : Prediction
-        Without a step, and with the step that was taken.
-    """
-
-    noise: float
-    before: Prediction
-    after: Prediction
-
-    @property
-    def unexplained(self) -> tuple[float, float]:
-        """Test errors with the noise added, before and after: comparable with leave-one-out errors."""
-        return self.before.test_error + self.noise**2, self.after.test_error + self.noise**2
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Shares of rows whose class wins, by fits that have not seen the row, each step at the penalty best for squares.
-
-    Parameters
-    ----------
-    before, after : float
-        Without a step, and with the step that was taken.
-    gain, gain_error, larger, larger_error, wider, wider_error : float
-        As for `Diagnosis`, of accuracies.
-    """
-
-    before: float
-    after: float
-    gain: float
-    gain_error: float
-    larger: float
-    larger_error: float
-    wider: float
-    wider_error: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -273,7 +198,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     metric = measure(sample)
     step = partial(_step_on, fit, sample, metric)
     everything = step(sample.step_rows)
-    compared = _compared(fit, training, sample, metric, everything, random)
+    compared = compare_moves(fit, training, sample, metric, everything, random)
     (gain, gain_error), (larger, larger_error), (wider, wider_error) = compared.gains
 
     one = _indexed(fit, sample, metric, compared, step, everything)
@@ -299,7 +224,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
         wider_error=wider_error,
         halves=one.halves,
         alignment=implied_alignment(one.halves),
-        spectrum=_spectrum(fit, sample, metric, training.settings.n_steps, random),
+        spectrum=spectrum_of(fit, sample, metric, training.settings.n_steps, random),
         index=one.index.direction,
         index_alignment=one.index.alignment,
         single_index=1 - along.unexplained / along.variance if along.varies else math.nan,
@@ -327,94 +252,6 @@ def _short_curve(fit: OneStepReadout, training: Training) -> ScoreCurve | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Compared:
-    """The move of a fit (`taken`) and the next larger one, beside others.
-
-    Both first layers are drawn alike. `steps` are of one of them; `doubled` has the move of the fit on both together,
-    with twice the width. `scale` is `Diagnosis.step_scale`. Errors are means over the outputs that are `varying`.
-    """
-
-    scale: float
-    varying: int
-    n_steps: int
-    taken: Move
-    following: Move
-    draws: tuple[FirstLayer, FirstLayer]
-    steps: StepErrors
-    doubled: StepErrors
-
-    @property
-    def gains(self) -> tuple[tuple[float, float], ...]:
-        """Gains of the step, of the next larger one and of twice the width, each with its standard error."""
-        steps, taken = self.steps, self.taken
-        return steps.gain(taken), steps.gain(self.following, taken), self.doubled.gain(taken, taken, of=steps)
-
-    @property
-    def penalty(self) -> float:
-        """The penalty with the lowest leave-one-out error after the step, one where no fit is finite."""
-        path = self.steps.paths[self.steps.moves.index(self.taken)]
-        return float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
-
-    @property
-    def error(self) -> float:
-        """Leave-one-out error after the step, the sum over outputs."""
-        return self.varying * float(self.steps.errors[self.steps.moves.index(self.taken)])
-
-    @property
-    def accuracy(self) -> Accuracy | None:
-        """Accuracies and their gains; None for numbers."""
-        steps, taken = self.steps, self.taken
-        if steps.wrong is None:
-            return None
-        gains = (
-            *steps.more_right(taken, NO_STEP),
-            *steps.more_right(self.following, taken),
-            *self.doubled.more_right(taken, taken, of=steps),
-        )
-        return Accuracy(steps.accuracy(NO_STEP), steps.accuracy(taken), *gains)
-
-
-def _compared(
-    fit: OneStepReadout,
-    training: Training,
-    sample: Sample,
-    metric: Metric,
-    gradient: Host,
-    random: np.random.RandomState,
-) -> _Compared:
-    """Compare the move of a fit, along a gradient or in rounds, with no step, other steps and twice the rounds."""
-    settings, layer = training.settings, fit._initial
-    scale = settings.n_steps * fit.eta_ / math.sqrt(layer.width)
-    scale = scale * metric.movement(layer.weights, gradient) if scale > 0 else 0.0  # it may be infinite
-    scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
-    taken = Move(scale, fit.damping_) if scale else NO_STEP
-    following = Move(2 * scale if scale else SCALES[0], fit.damping_)
-    scales = sorted({*SCALES, following.scale, scale} - {0.0})
-    moves = [NO_STEP, *(Move(size, fit.damping_) for size in scales)]
-    if fit.rounds_:
-        taken = following = Move(0.0, math.inf, ROUNDS)
-        moves.append(taken)
-        if fit.rounds_ == ROUNDS:  # otherwise they ended by themselves
-            following = Move(0.0, math.inf, 2 * ROUNDS)
-            moves.append(following)
-    sizes = 2 * min(layer.width, _WIDTH), sample.z.shape[1], fit.standardisation_.dimension, sample.y.shape[1]
-    wide = draw(layer.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
-    narrow = wide.narrowed(wide.width // 2)
-    wrong = partial(_mistaken, training.centre, training.scale) if is_classifier(fit) else None
-    varying = max(int(np.count_nonzero(training.scale)), 1)
-
-    def scored(layer: FirstLayer, moves: list[Move]) -> StepErrors:
-        steps = score_steps(layer, sample, metric, moves, settings.n_steps, mistaken=wrong)
-        # Outputs that do not vary, such as a class without rows, have no error, and are not explained either.
-        return replace(steps, squares=steps.squares * (sample.y.shape[1] / varying))
-
-    steps, doubled = scored(narrow, moves), scored(wide, [taken])
-    return _Compared(
-        scale, varying, settings.n_steps, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled
-    )
-
-
-@dataclass(frozen=True, eq=False)
 class _Indexed:
     """The index of the fitted network, with the combination (k,) of outputs that it is about and its values (n,)."""
 
@@ -428,7 +265,7 @@ def _indexed(
     fit: OneStepReadout,
     sample: Sample,
     metric: Metric,
-    compared: _Compared,
+    compared: Compared,
     step: Callable[..., Host],
     everything: Host,
 ) -> _Indexed:
@@ -498,12 +335,6 @@ def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric, dampin
     return agreement(np.array(pairs), metric.noise(damping))
 
 
-def _mistaken(centre: Host, scale: Host, outputs: Host, targets: Host) -> NDArray[np.bool_]:
-    """Say where standardised outputs mean another class than standardised codes."""
-    outputs, targets = (values * scale[:, None] + centre[:, None] for values in (outputs, targets))
-    return mistaken(outputs, targets)
-
-
 def _jackknife(variations: Host, learned: Learned) -> Host:
     """Return standard errors of the importances from those of fits without one part of the rows each."""
     shares = np.array([replace(learned, variation=variation).importances for variation in variations])
@@ -522,92 +353,15 @@ def _variances(values: Host, weights: Host) -> Host:
     return np.asarray(share @ (values - share @ values) ** 2)
 
 
-def _spectrum(
-    fit: OneStepReadout, sample: Sample, metric: Metric, n_steps: int, random: np.random.RandomState
-) -> Spectrum:
-    layer, order = fit._initial, random.permutation(len(sample.y))
-    shuffled, width = replace(sample, y=sample.y[order]), min(layer.width, _SPECTRUM_WIDTH)
-    if fit.eta_ or fit.rounds_:
-        move = Move(math.nan, fit.damping_, fit.rounds_)
-        layer = moved_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, move, n_steps, eta=fit.eta_)
-    shares = []
-    for which in (fit._initial, fit._layer, layer):
-        features = which.narrowed(width).features(HOST, sample.z)
-        share = sample.weights / sample.weights.sum()
-        features = (features - share @ features) * np.sqrt(share)[:, None]
-        covariance = features.T @ features
-        if not math.isfinite(np.trace(covariance)):
-            shares.append(np.full(width, np.nan))
-            continue
-        values = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0.0)
-        shares.append(values / (values.sum() or 1.0))
-    return Spectrum(*shares)
-
-
-def _finding(error: GradstepError) -> str:
-    """Return what the theory found, without its advice: steps and ridges are mostly chosen here, not by the user."""
-    advice = ""
-    if isinstance(error, NotConverged):
-        advice = f". {error.advice}"
-    elif isinstance(error, InvalidInput) and error.reason:
-        advice = f"; allowed: {error.allowed}"
-    return str(error).removesuffix(advice)
-
-
 def _checked_theory(
     fit: OneStepReadout, settings: Settings, sample: Sample, one: _Indexed, along: _Along
 ) -> tuple[Theory | None, str]:
     """Return the theory, or None and what columns or errors say against it."""
     broken = broken_by_columns(sample, fit.standardisation_.dimension)
-    theory, note = _theory(fit, settings, along.link, one.index.blur, broken)
+    theory, note = theory_of(fit, settings, along.link, one.index.blur, broken)
     if theory is not None:
         rows = sample.fit_rows
         squares = (one.target[rows] - one.index.outputs[rows] @ one.combination) ** 2 / along.size**2
         if broken := broken_by_errors(theory.unexplained[1], squares, sample.weights[rows], sample.copies.group[rows]):
             return None, broken
     return theory, note
-
-
-def _theory(
-    fit: OneStepReadout, settings: Settings, link: Link, alignment: float, broken: str
-) -> tuple[Theory | None, str]:
-    """Predict networks of the fit's sizes on the link; return None and the reason where there is nothing to say."""
-    layer, varying = fit._initial, fit.standardisation_.dimension
-    notes = []
-    if np.any(layer.offsets):
-        notes.append("no offsets")
-    if math.isfinite(fit.damping_):
-        notes.append("no damping")
-    if fit.rounds_:
-        return None, "no theory: it is for one step, and here the first layer was drawn again along several directions"
-    if settings.n_steps > 1:
-        notes.append(f"one step of {settings.n_steps} times the size")
-    if not settings.split:
-        notes.append("fresh rows for the readout")
-    if (outputs := layer.readout.shape[1]) > 1:
-        notes.append(f"a single output, one combination of the {outputs}")
-    least = min(varying, layer.width, fit.step_samples_, fit.fit_samples_)
-    if least < _MANY:
-        return None, f"no theory: it is for many inputs, neurons and rows, not for {least}"
-    if broken:
-        return None, broken
-    formula, noise = link.seen_through(alignment)
-    if not formula:
-        return None, "no theory: the targets show no function of one direction"
-    try:
-        problem = Problem(
-            activation=layer.activation,
-            teacher=formula,
-            d=varying,
-            width=layer.width,
-            n_step=fit.step_samples_,
-            n=fit.fit_samples_,
-            eta=fit.eta_ * settings.n_steps,
-            ridge=fit.ridge_,
-            noise=noise,
-            readout=settings.law,
-        )
-        before, after = predict_many([problem.replace(eta=0.0), problem])
-    except GradstepError as error:
-        return None, f"no theory for this step and ridge: {_finding(error)}; the fit is not affected"
-    return Theory(noise, before, after), f"of a plain network ({', '.join(notes)})" if notes else ""

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradstep.estimators.diagnosis import Accuracy, Diagnosis
+from gradstep.estimators.comparison import Accuracy
+from gradstep.estimators.diagnosis import Diagnosis
 from gradstep.estimators.moves import ROUNDS
 from gradstep.estimators.rows import FOLDS
 from gradstep.estimators.step_choice import CLEARLY

@@ -10,6 +10,8 @@ from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped, u
 from sklearn.utils import assert_all_finite, check_array, column_or_1d  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped, unused-ignore]
 
+from gradstep.estimators.columns import refuse_dates
+
 __all__ = ["class_targets", "codes", "mistaken", "number_targets", "target_matrix"]
 
 
@@ -46,14 +48,37 @@ def mistaken(outputs: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArra
 
 
 def number_targets(y: Any) -> NDArray[np.float64]:
-    """Return finite numbers as a matrix (n, outputs)."""
-    numbers = np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
+    """Return finite numbers as a matrix (n, outputs).
+
+    Raises
+    ------
+    ValueError
+        If `y` holds anything else, such as text or dates.
+    """
+    values = np.asarray(y)
+    refuse_dates("y", values)
+    try:
+        numbers = np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
+    except (TypeError, ValueError):
+        text = next((str(value) for value in values.flat if isinstance(value, str) and not _is_number(value)), None)
+        if text is None:
+            raise
+        raise ValueError(f"y holds {text!r}, which is no number; OneStepClassifier learns classes.") from None
     return numbers.reshape(len(numbers), -1)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def target_matrix(y: Any) -> NDArray[np.float64]:
     """Return numbers as they are, and text and truth values as `class_targets`."""
     values = np.asarray(y)
+    refuse_dates("y", values)
     if values.dtype.kind == "O":
         try:
             values = values.astype(np.float64)

@@ -14,6 +14,7 @@ from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.resolution import NOTHING
+from gradstep.simulation.linear_fit import fit_lines, has_only_lines
 from gradstep.threads import one_thread
 
 __all__ = ["ConvexFit", "fit_convex"]
@@ -87,25 +88,29 @@ def fit_convex(
 
     Notes
     -----
-    The method is that of alternating directions, with the proximal maps of both functions and one eigendecomposition of
-    the Gram matrix. The dual variables are subgradients by construction. The residual is the larger of the relative
-    mismatch of these and that of the two copies of outputs and weights, so that a small residual certifies the minimum.
+    An absolute loss or a hinge with the l1 penalty is a linear program, and solved as one; the residual is its duality
+    gap. Otherwise the method is that of alternating directions, with the proximal maps of both functions and one
+    eigendecomposition of the Gram matrix. The dual variables are subgradients by construction. The residual is the
+    larger of the relative mismatch of these and that of the two copies of outputs and weights, so that a small residual
+    certifies the minimum.
     """
     chosen, regulariser = parse_loss(loss), parse_penalty(penalty)
     real("ridge", ridge, "a finite number > 0", lambda value: 0 < value < math.inf)
-    features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-    if features.ndim != 2 or features.size == 0:
-        raise InvalidInput("features", f"shape {features.shape}", "a table with at least one row and one column")
-    if labels.shape != features.shape[:1]:
-        raise InvalidInput("labels", f"shape {labels.shape}", f"one for each row of features {features.shape}")
-    for name, given in (("features", features), ("labels", labels)):
-        if not (known := np.isfinite(given)).all():
-            raise InvalidInput(name, float(given[~known][0]), "finite numbers")
-    if chosen.kind == "margin" and not np.isin(labels, (-1.0, 1.0)).all():
-        raise InvalidInput("labels", "other numbers", "-1 and 1 with a margin loss")
+    features, labels = _checked(features, labels, chosen)
     n, width = features.shape
     scaled = features / math.sqrt(width)
     strength = ridge / width
+    # Relative mismatches of outputs and weights that are all zero never become small: zero is checked by itself, with
+    # the subgradients of the penalty at its kink, those of an even function.
+    pulls = np.abs(scaled.T @ chosen.slope(labels, np.zeros(n)))
+    if pulls.max() <= -strength * float(regulariser.function.derivative(0.0)):
+        return _fitted(scaled, labels, chosen, regulariser, strength, np.zeros(width), 0.0)
+    if has_only_lines(chosen, regulariser):
+        # Alternating directions creep along the faces of a polyhedron.
+        weights, residual = fit_lines(scaled, labels, chosen, regulariser, strength)
+        if not residual <= tolerance:
+            raise NotConverged("the convex fit", residual, tolerance, "Change the ridge.")
+        return _fitted(scaled, labels, chosen, regulariser, strength, weights, residual)
     values, basis = np.linalg.eigh(scaled.T @ scaled)
     rotated = scaled @ basis
     output_step, weight_step = 1.0, 2 * strength
@@ -137,9 +142,31 @@ def fit_convex(
             output_dual, weight_dual = output_dual / balance, weight_dual / balance
     else:
         raise NotConverged("the convex fit", residual, tolerance, "Raise the ridge, the tolerance or the iterations.")
-    train_error = float(chosen.value(labels, scaled @ weights).mean())
-    cost = strength * float(regulariser.function.value(weights).sum()) / n
-    return ConvexFit(weights / math.sqrt(width), train_error, train_error + cost, residual)
+    return _fitted(scaled, labels, chosen, regulariser, strength, weights, residual)
+
+
+def _checked(features: Array, labels: Array, loss: Loss) -> tuple[Array, Array]:
+    """Return features and labels as numbers that fit together; raise `InvalidInput` otherwise."""
+    features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    if features.ndim != 2 or features.size == 0:
+        raise InvalidInput("features", f"shape {features.shape}", "a table with at least one row and one column")
+    if labels.shape != features.shape[:1]:
+        raise InvalidInput("labels", f"shape {labels.shape}", f"one for each row of features {features.shape}")
+    for name, given in (("features", features), ("labels", labels)):
+        if not (known := np.isfinite(given)).all():
+            raise InvalidInput(name, float(given[~known][0]), "finite numbers")
+    if loss.kind == "margin" and not np.isin(labels, (-1.0, 1.0)).all():
+        raise InvalidInput("labels", "other numbers", "-1 and 1 with a margin loss")
+    return features, labels
+
+
+def _fitted(
+    scaled: Array, labels: Array, loss: Loss, penalty: Penalty, strength: float, weights: Array, residual: float
+) -> ConvexFit:
+    """Return the fit with these weights of the features divided by ``sqrt(N)``."""
+    train_error = float(loss.value(labels, scaled @ weights).mean())
+    cost = strength * float(penalty.function.value(weights).sum()) / len(labels)
+    return ConvexFit(weights / math.sqrt(len(weights)), train_error, train_error + cost, residual)
 
 
 def _ratio(part: Array, whole: Array) -> float:

@@ -282,6 +282,53 @@ def test_l1_switches_neurons_off():
     assert 1 > shares[0] > shares[1] > shares[2] > 0
 
 
+def sparse(**changes):
+    settings = {"activation": "tanh", "teacher": "sin", "d": 128, "width": 256, "n_step": 512, "n": 512, "noise": 0.1}
+    return gs.Problem(**(settings | {"eta": 0.0} | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "channel", "penalty", "loss_at_zero"),
+    [
+        ("square", "real", "l1", None),
+        ("absolute", "real", "elastic_net(0.5)", None),
+        ("hinge", "sign", "l1", 1.0),
+        ("logistic", "sign", "elastic_net(0.2)", math.log(2)),
+    ],
+)
+@pytest.mark.parametrize("eta", [0.0, gs.Step(1.0, 0.5)])
+def test_a_penalty_that_switches_off_all_weights_leaves_the_zero_output(name, channel, penalty, loss_at_zero, eta):
+    result = convex_prediction(sparse(eta=eta, ridge=1e5), loss=name, channel=channel, penalty=penalty)
+    u = np.linspace(-9, 9, 20_001)
+    label = np.sin(u) if channel == "real" else 2 * norm.cdf(np.sin(u) / 0.1) - 1
+    power = np.trapezoid(label**2 * norm.pdf(u), u)
+    assert result.test_error == pytest.approx(power, rel=1e-6)
+    assert result.active_fraction < 1e-9
+    assert result.readout_norm == 0
+    assert result.train_loss == pytest.approx(result.test_loss, rel=1e-9)
+    if loss_at_zero is not None:
+        assert result.train_loss == pytest.approx(loss_at_zero, rel=1e-9)
+
+
+def test_weights_are_switched_off_continuously():
+    """Sweeps solve for weights a hundred thousand times as rare as one in the network; beyond, zero is the solution."""
+    rare, none = (convex_prediction(sparse(ridge=ridge), penalty="l1") for ridge in (3000.0, 4000.0))
+    assert 1e-8 < rare.active_fraction < 1e-6
+    assert rare.sweeps > none.sweeps
+    assert none.test_error == pytest.approx(rare.test_error, rel=1e-5)
+
+
+def test_a_loss_that_is_a_straight_line_wherever_the_outputs_are():
+    """All outputs are below the hinge's kink in early sweeps, where it has no curvature.
+
+    The minimum is concave in the ridge, with the penalty as its slope, which bounds its chord from both sides.
+    """
+    ridges = np.array([1800.0, 2400.0])
+    low, high = (convex_prediction(sparse(ridge=ridge), loss="hinge", penalty="l1", channel="sign") for ridge in ridges)
+    steepest, flattest = np.array([one.train_loss - one.train_error for one in (low, high)]) / ridges
+    assert 0 < flattest < (high.train_loss - low.train_loss) / (ridges[1] - ridges[0]) < steepest
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

@@ -476,7 +476,8 @@ def test_every_problem_is_solved_and_certified(problem):
 
 
 def test_rules_of_very_few_samples_have_errors_between_those_of_their_neighbours():
-    fewer, found, more = gs.predict_many([FEW_SIGNS.replace(n_step=count) for count in (18, 20, 22)])
+    # One by one: with others the last digits differ, and so do the poles.
+    fewer, found, more = (gs.predict(FEW_SIGNS.replace(n_step=count)) for count in (18, 20, 22))
     assert more.test_error < found.test_error < fewer.test_error
     assert found.test_error == pytest.approx(math.sqrt(fewer.test_error * more.test_error), rel=0.02)
 

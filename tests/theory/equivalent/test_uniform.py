@@ -457,11 +457,19 @@ AT_THE_PEAK = BASE.replace(
     noise=0.0, readout="constant",
 )  # fmt: skip
 
+#: Very few samples, all with residuals of one size: the first poles of a rule leave an error of two per cent at one of
+#: themselves.
+FEW_SIGNS = BASE.replace(
+    activation="hermite2", teacher="sign", d=1073, width=1073, n_step=20, n=1073, eta=gs.Step(1.0, 0.25), ridge=1.0,
+    noise=0.0, readout="constant",
+)  # fmt: skip
+
 
 @settings(max_examples=120)
 @given(problems())
 @example(LOW_RANK)
 @example(AT_THE_PEAK)
+@example(FEW_SIGNS)
 def test_every_problem_is_solved_and_certified(problem):
     prediction = gs.predict(problem)
     assert prediction.residual <= 1e-10
@@ -473,6 +481,13 @@ def test_every_problem_is_solved_and_certified(problem):
     assert 0 < prediction.degrees_of_freedom <= min(problem.n, problem.width) * (1 + 1e-9)
     assert -1 <= prediction.alignment <= 1
     assert prediction.bulk_variance > 0
+
+
+def test_rules_of_very_few_samples_have_errors_between_those_of_their_neighbours():
+    # One by one: with others the last digits differ, and so do the poles.
+    fewer, found, more = (gs.predict(FEW_SIGNS.replace(n_step=count)) for count in (18, 20, 22))
+    assert more.test_error < found.test_error < fewer.test_error
+    assert found.test_error == pytest.approx(math.sqrt(fewer.test_error * more.test_error), rel=0.02)
 
 
 @settings(max_examples=30)

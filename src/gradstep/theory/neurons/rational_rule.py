@@ -250,19 +250,24 @@ def _best_rules(laws: _Laws, faint: float) -> list[tuple[float, Array, Array]]:
         at, turned = (left[:, None], poles), resolved[left[:, None], poles]
         crossed = np.concatenate([plain[left, None], turned.real, turned.imag], axis=1)
         crossed = crossed.reshape(len(left), crossed.shape[1] * size, -1 if crossed.size else 0)
-        error, worst = np.empty(len(left)), np.empty(len(left), dtype=np.intp)
+        errors = np.empty((len(left), points.shape[1]))
         for alike, nodes, overlap in _rules(points[at], transform[at], slope[at], mean[left], crossed, faint):
             own, these = overlap[..., :size], left[alike]
             products = (own[..., :, None] * own[..., None, :]).reshape(*nodes.shape, -1)
             known = (1 / (nodes[:, None] - points[these, :, None])) @ products
             off = np.abs(known.reshape(transform[these].shape) - transform[these]) * weight[these]
-            errors = off.max(axis=(2, 3))
-            error[alike], worst[alike] = errors.max(axis=1), errors.argmax(axis=1)
-            for law, *rule in zip(these, error[alike].tolist(), nodes, overlap, strict=True):
+            errors[alike] = off.max(axis=(2, 3))
+            for law, *rule in zip(these, errors[alike].max(axis=1).tolist(), nodes, overlap, strict=True):
                 if rule[0] < found[law][0]:
                     found[law] = tuple(rule)
-        # A pole that is there already has nothing to add: what is left is rounding.
-        more = ~((error <= tolerance[left]) | (poles == worst[:, None]).any(axis=1))
+        worst, known = errors.argmax(axis=1), errors.max(axis=1) <= tolerance[left]
+        # A pole that is there already has nothing to add: what is left is rounding. Only if that is far too much, the
+        # others are tried too.
+        again = (poles == worst[:, None]).any(axis=1)
+        np.put_along_axis(errors, poles, 0.0, axis=1)
+        bad = again & np.array([found[law][0] > _UNSAFE for law in left]) & errors.any(axis=1)
+        worst[bad] = errors[bad].argmax(axis=1)
+        more = ~known & (~again | bad)
         left, poles = left[more], np.column_stack([poles, worst])[more]
     return found
 

@@ -29,7 +29,6 @@ from gradstep.theory.equivalent.tables import (
 )
 from gradstep.theory.equivalent.uniform import UniformSolution
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
-from gradstep.theory.neurons.groups import norm_off_spike
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import readout_values
@@ -326,7 +325,9 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
     values, shares = readout_values(problem.readout)
-    bulk_variance = float(shares @ norm_off_spike(literal, values, values**2, sizes.d))
+    stretched = literal.stretch_square(values, values**2)
+    own_norm = (literal.own_norm[0] + literal.own_component_norm + literal.own_norm[1] * values) * values**2
+    bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
     kappa, (target, _) = features.kappa[features.first], features.along_spike(features.teacher_mean)
     if step.influence < 1:
         target = _seen(link_of(problem.teacher), step.alignment, kappa, odd=kappa[0] > 0)

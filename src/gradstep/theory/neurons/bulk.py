@@ -470,8 +470,7 @@ def _in_mean(
         mean,
         np.concatenate([frame[:-1], 0 * frame[:-1], rest]),
         refine,
-        longer=len(set(np.abs(values))) > 1,
-        several=len(values) > 1,
+        values=values,
         joint=_joint(step, groups),
         sampled=groups.knows_norms,
     )

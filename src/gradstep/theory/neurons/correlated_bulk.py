@@ -101,7 +101,7 @@ def correlated_classes(
     -------
     CorrelatedClasses
     """
-    law, known, (sizes, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
+    law, known, (values, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
@@ -110,7 +110,7 @@ def correlated_classes(
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
-        longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
+        values=values,
         sampled=groups.knows_norms, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)

@@ -29,7 +29,7 @@ from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "norm_off_spike", "resolved_share"]
+__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "resolved_share"]
 
 Array = NDArray[np.float64]
 _Values = Array | float
@@ -220,13 +220,6 @@ def _typical_spread(step: StepStatistics, d: float, rows: RowLaw) -> float:
     # The bulk's own variance along v matters only where the spike is large: it is taken at the part of E a^2 that the
     # spike explains.
     return float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
-
-
-def norm_off_spike(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
-    """Return the mean squared norm of rows of the network off the spike, from the means of ``a`` and ``a^2``."""
-    along = _projection_variance(step, d, "network", a, a_square)
-    whole = step.mean_variance(a, a_square) + _added_to_norm(step, a, a_square)
-    return np.asarray(whole - _beyond_a_share(step, a_square, along, d))
 
 
 def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Values, a_square: _Values) -> Array:
@@ -440,26 +433,15 @@ def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
 
 
 def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d: float) -> Array:
-    """Return what else is in the norm.
-
-    The equations of plain steps on isotropic inputs take what a row has along the spike as an ordinary share of it.
-    """
-    added = _added_to_norm(step, a, a_square)
-    return added if step.correlated is None else added - _beyond_a_share(step, a_square, variance, d)
-
-
-def _added_to_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return what the network's own output and the second degree add to the squared norm."""
-    one, two = step.own_norm
-    return np.asarray((one + step.own_component_norm + two * a) * a_square)
-
-
-def _beyond_a_share(step: StepStatistics, a_square: Array, variance: Array, d: float) -> Array:
-    """Return what a row has along the spike beyond a direction's share, from the variance of its projection.
+    """Return what else is in the norm, less what a row has along the spike beyond a direction's share.
 
     The spike's own variance is in the projection, but not in the norm of the rest.
     """
-    return np.asarray(variance - (1 + step.fluctuations.spike_variance * a_square) / d)
+    one, two = step.own_norm
+    added = (one + step.own_component_norm + two * a) * a_square
+    if step.correlated is None:
+        return added
+    return added - (variance - (1 + step.fluctuations.spike_variance * a_square) / d)
 
 
 def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:

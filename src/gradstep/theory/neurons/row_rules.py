@@ -53,6 +53,9 @@ _TOLERANCE = 1e-8
 #: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
 #: four times the size. Two per cent of Gaussian readouts are larger still.
 _LONGER = (1.0, 4.0, 16.0)
+#: Largest readout over the smallest for which all count as of one size. Values that differ by rounding do not change
+#: the points, on which the functions that stand for diagonals depend.
+_SAME_SIZE = 1.05
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
 #: Points beside the law of A, seen from its mean in standard deviations. Readouts of opposite signs differ in ``CBC``,
@@ -144,8 +147,7 @@ def resolved_law(
     *,
     lowest: float = LEVELS[0],
     smallest: float = 0.0,
-    longer: bool = False,
-    several: bool = False,
+    values: Array | None = None,
     joint: bool = True,
     sampled: bool = False,
     spectrum: bool = False,
@@ -163,10 +165,9 @@ def resolved_law(
         Decade of the lowest level that a pole of the fit may have, in units of the mean variance.
     smallest : float, optional
         No variance of a row is below it.
-    longer : bool, optional
-        Whether readouts have several sizes: there are poles for larger ones.
-    several : bool, optional
-        Whether they have several values: a law of rows that are stretched has its `diagonals`.
+    values : ndarray, optional
+        Of the readouts. If there are several, a law of rows that are stretched has its `diagonals`; if their sizes
+        differ, there are poles for larger ones.
     joint : bool, optional
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
@@ -190,12 +191,13 @@ def resolved_law(
     # The fit needs 1/(Sigma_a + level), and Sigma_a is about c + l (A - c) with l the square of the readout over the
     # reference and c the smallest eigenvalue of C. So the pole is at A = c - (c + level) / l; the factor 1 - i/2 takes
     # it off the real axis. Rows of larger readouts have poles where A is nearer to c.
-    sizes = np.array(_LONGER if longer else _LONGER[:1])
+    size = np.abs(np.ones(1) if values is None else values)
+    sizes = np.array(_LONGER if size.max() > _SAME_SIZE * size.min() else _LONGER[:1])
     z = (smallest - (smallest + level * law.mean) * (1 - 0.5j) / sizes[:, None]).ravel()
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     points = yield from _points(law, z, frame)
-    mixed = law if several and not isinstance(law, CorrelatedLaw) and law.stretched else None
+    mixed = law if len(size) > 1 and not isinstance(law, CorrelatedLaw) and law.stretched else None
     if sampled or mixed is not None:
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])

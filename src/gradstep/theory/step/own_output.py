@@ -217,7 +217,7 @@ class MeanRow:
     def turned(self) -> Array:
         """What the samples add to the mean row beside a multiple of it, shape (4,).
 
-        Docs, "Uniform equivalent", equation (E14a).
+        Docs, "Uniform equivalent", equation (E14b).
         """
         return self.skewness * self.second * [0.0, 0.0, 1.0, 1.0]
 

@@ -191,7 +191,7 @@ class StepSamples:
     def output_along_random(self) -> float:
         """``<B b, e> / |b|``, with ``e`` the unit vector along the random part of the gradient.
 
-        Docs, "Uniform equivalent", equation (E14b).
+        Docs, "Uniform equivalent", equation (E14c).
         """
         return self.own * math.sqrt(self.ratio / self.law.square) * self._squares_to_output
 
@@ -199,7 +199,7 @@ class StepSamples:
     def output_off_random(self) -> float:
         """Length of the part of ``B b / |b|`` that is orthogonal to the teacher, to ``b`` and to ``e``.
 
-        Docs, "Uniform equivalent", equation (E14b).
+        Docs, "Uniform equivalent", equation (E14c).
         """
         given = self.output**2 + self.output_variance
         square = self.ratio * self.mean(self.residual**2 * given) - self.output_along_random**2

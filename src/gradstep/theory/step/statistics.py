@@ -58,7 +58,7 @@ class CommonRow:
 
     A row of readout ``a`` has the mean ``a u + (a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)``. The step's linear
     part multiplies ``b`` by a matrix, in proportion to the readout, and the spike ``u`` contains the regression of this
-    on the readout. This project. Docs, "Uniform equivalent", equation (E14c).
+    on the readout. This project. Docs, "Uniform equivalent", equation (E14d).
 
     Attributes
     ----------
@@ -553,7 +553,7 @@ def _own_output_terms(
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
     in common of an input's length, where of the readouts only the mean is left.
 
-    Docs, "Uniform equivalent", equation (E14). Docs, "Correlated inputs", equation (C19d).
+    Docs, "Uniform equivalent", equations (E14) and (E14a). Docs, "Correlated inputs", equation (C19d).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)

@@ -114,6 +114,13 @@ def test_a_teacher_on_top_of_the_inputs(inputs, measured):
     assert abs(gs.predict(problem).test_error - mean) < 3 * error
 
 
+def test_a_readout_value_that_is_split_changes_nothing():
+    """The points on which fitted diagonals depend are those of the sizes of readouts, not of their number."""
+    problem = BETWEEN_BANDS.replace(activation="relu(x) - 1/sqrt(2*pi)", eta=gs.Step(0.6, 0.5))
+    split = problem.replace(readout={1.0 + 1e-9: 0.25, 1.0 - 1e-9: 0.25, -1.0: 0.5})
+    assert gs.predict(split).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-6)
+
+
 def test_errors_change_smoothly_with_the_damping_where_nodes_come_and_go():
     damping = np.geomspace(0.3, 3.0, 13)
     errors = np.array([p.test_error for p in gs.predict_many([BETWEEN_BANDS.replace(damping=x) for x in damping])])

@@ -1,4 +1,4 @@
-"""What theory says about networks of a fit's sizes whose targets follow the fitted link."""
+"""The prediction of the theory for networks as large as a fit, whose targets follow the fitted link."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ _PROJECTION_NODES = 9
 #: Smallest curvature of the loss's envelope relative to the largest, below which a sample does not pull, and in units
 #: of the inverse leverage, below which the loss is a straight line wherever the outputs are.
 _LEAST_CURVATURE = 1e-12
-#: What stands for no output and no leverage where all weights are zero.
+#: If all weights are zero, so are outputs and leverages. The equations divide by these, and take this number instead.
 _NEAR_ZERO = 1e-10
 #: Least response of a training output to the output without it: below it a sample is interpolated.
 _LEAST_FREEDOM = 1e-13

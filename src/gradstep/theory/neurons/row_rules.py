@@ -267,8 +267,8 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
 class DiagonalBounds(NamedTuple):
     """Bounds of the diagonals of C and ``q CBC`` in the eigenbasis of A.
 
-    The diagonals are known as functions that are nearest over all eigenvalues. At a single eigenvalue between two bands
-    such a function may be far from what it stands for.
+    The functions that stand for the diagonals are nearest to them in the mean over all eigenvalues. At a single
+    eigenvalue, as one between two bands, such a function may be far from the diagonal.
 
     Attributes
     ----------
@@ -286,14 +286,14 @@ class DiagonalBounds(NamedTuple):
     def of(cls, law: DampedLaw | StretchedLaw) -> DiagonalBounds:
         """Return the bounds for the mean law of rows of several readouts."""
         c = law.samples.spectrum.eigenvalue
-        # Of a derivative without a slope, as that of a sign, nothing is stretched.
+        # The derivative of a sign has no slope: then no row is stretched, and k and q are zero.
         return cls(float(c.min()), float(c.max()), float(law.linear / law.root) if law.root else 0.0)
 
     def of_vectors(self, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals for vectors that have the same means and are within their bounds.
 
-        They are no numbers of an eigenvector: ``x^T C f(A) x`` has products of different eigenvectors too. So only
-        those of C have bounds.
+        These diagonals are not those of single eigenvectors, because ``x^T C f(A) x`` has products of different
+        eigenvectors too. Only the diagonal of C has bounds here, the eigenvalues of C.
 
         Parameters
         ----------
@@ -302,7 +302,8 @@ class DiagonalBounds(NamedTuple):
         diagonals : ndarray, shape (2, nodes)
         """
         plain, stretched = diagonals
-        return np.stack([_within(plain, self.least + 0 * plain, self.most + 0 * plain, weight), stretched])
+        least, most = np.full_like(plain, self.least), np.full_like(plain, self.most)
+        return np.stack([_within(plain, least, most, weight), stretched])
 
     def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals over all directions that have the same means and are within their bounds.
@@ -316,7 +317,7 @@ class DiagonalBounds(NamedTuple):
         diagonals : ndarray, shape (2, nodes)
         """
         plain, stretched = diagonals
-        # What A - C - 2 k CBC has along an eigenvector is a mean square, never less than the square of its mean.
+        # Along an eigenvector A - C - 2 k CBC is at least stretched^2 / plain, by the inequality of Cauchy and Schwarz.
         most = np.minimum(self.most, nodes / max(1 - self.linear**2, NOTHING))
         plain = _within(plain, np.minimum(self.least, most), most, weight)
         middle = -self.linear * plain

@@ -73,10 +73,11 @@ class RowFluctuations:
     spike_covariance : tuple of float
         The part of `covariance` that the spike has, which follows the length of the initial row.
     linear_norm : tuple of float
-        Of the part of ``c`` that is linear in the initial row, see the function of this name.
+        ``l_1``, ``l_2`` and ``l_3`` of the part of ``c`` that is linear in the initial row: see the function of this
+        name.
     sample_length : float
-        What one sample adds to a squared norm for each unit of ``(e r sigma')^2``, summed over all of one residual:
-        ``phi0``, times the mean square of the metric of the step.
+        ``phi0`` times the mean square of the metric of the step. Times ``a^2 e^2 E[r^2 psi^2]`` it is what the samples
+        add to ``c`` by their squares.
     norm_vector : tuple
         Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
         `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.

@@ -203,9 +203,6 @@ def convex_prediction(
     leaves only a few (`active_fraction` times the width), these differ between draws and the results are rough: with
     five of 256 and the hinge loss, networks had a sixth more test error.
 
-    With classes the step's statistics beyond second moments, which enter the law of the bulk and, for
-    ``rows="network"``, the fluctuations of the rows, are taken as those of Gaussian label noise of the same variance.
-
     Examples
     --------
     >>> import gradstep as gs
@@ -229,6 +226,7 @@ def convex_prediction(
         networks = stepped_networks(
             stepped, law, kind, refine, constant,
             fold=not finer, any_loss=True, regrouped=_finer if finer else None, plane=law == "network",
+            classes=labels.binary,
         )  # fmt: skip
         for part, network in result_of(networks):
             state, residual, sweeps = _solve(network, labels, chosen, priced)

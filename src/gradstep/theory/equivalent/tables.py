@@ -214,6 +214,7 @@ def stepped_networks(
     regrouped: Callable[[Groups], Groups] | None = None,
     plane: bool = False,
     spectrum: bool = False,
+    classes: bool = False,
 ) -> Computation[tuple[tuple[float, SteppedNetwork], ...]]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
@@ -241,6 +242,8 @@ def stepped_networks(
         (`gradstep.theory.neurons.plane`).
     spectrum : bool, optional
         As in `gradstep.theory.neurons.bulk.bulk_law`.
+    classes : bool, optional
+        As in `gradstep.theory.step.statistics.step_statistics`.
 
     Returns
     -------
@@ -252,7 +255,9 @@ def stepped_networks(
         As `gradstep.predict`.
     """
     sizes = sizes_of(problem)
-    gradient_step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
+    gradient_step = step_statistics(
+        problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network", classes=classes
+    )
     alignment = gradient_step.whole_alignment
     if rows == "network":
         gradient_step = with_second_degree(problem, gradient_step, sizes.d, sizes.width)

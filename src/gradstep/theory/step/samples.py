@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, moments
-from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, noise_nodes, residual_law
+from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, noise_nodes, residual_nodes
 
 __all__ = ["StepSamples", "step_samples"]
 
@@ -39,7 +39,7 @@ class StepSamples:
     linear : float
         ``E u r``.
     from_noise : ndarray, shape (nodes,)
-        The part of ``r`` at the nodes of the law that ``u`` does not explain.
+        The Gaussian part of ``r`` at the nodes of the law: noise of real labels, and the initial output.
     noise_variance : float
         Its variance.
     own : float
@@ -217,15 +217,15 @@ class StepSamples:
 
 @lru_cache(maxsize=64)
 def step_samples(
-    teacher: ScalarFunction, offset: float, noise_variance: float, ratio: float, own: float
+    teacher: ScalarFunction, offset: float, noise_variance: float, ratio: float, own: float, *, classes: bool = False
 ) -> StepSamples:
     """Return the samples of a step; steps that differ in their size alone share them, with all of their averages.
 
     Parameters
     ----------
     teacher : ScalarFunction
-    offset, noise_variance : float
-        As in `gradstep.theory.step.weighted_samples.residual_law`, which gives the law of a residual.
+    offset, noise_variance, classes
+        As in `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual.
     ratio, own : float
         As in `StepSamples`.
 
@@ -239,8 +239,8 @@ def step_samples(
         If the teacher varies too fast to be resolved.
     """
     known = moments(teacher)
-    square = known.second_moment - 2 * known.mean * offset + offset**2 + noise_variance
+    label_square = 1.0 if classes else known.second_moment
+    square = label_square - 2 * known.mean * offset + offset**2 + noise_variance
     nodes = noise_nodes(noise_variance / square if square > 0 else 1.0, ratio)
-    law = residual_law(teacher, offset, noise_variance, nodes)
-    from_noise = law.residual - (np.asarray(teacher(law.projection)) - offset)
+    law, from_noise = residual_nodes(teacher, offset, noise_variance, nodes, classes=classes)
     return StepSamples(law, ratio, known.linear, from_noise, noise_variance, own)

@@ -39,7 +39,7 @@ from gradstep.theory.step.row_fluctuations import (
 )
 from gradstep.theory.step.samples import StepSamples, step_samples
 from gradstep.theory.step.transitions import smooth_rise
-from gradstep.theory.step.weighted_samples import Residual, noise_nodes, residual_law
+from gradstep.theory.step.weighted_samples import noise_nodes, residual_nodes
 
 __all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "rows_after_a_step", "step_statistics"]
 
@@ -299,6 +299,7 @@ def step_statistics(
     constant: float | None = None,
     *,
     own_output: bool = True,
+    classes: bool = False,
 ) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
 
@@ -316,6 +317,9 @@ def step_statistics(
     own_output : bool, optional
         Whether an output of order ``N**-1/2`` (output scale ``"1/N"``) is noise to the step, as in the network; the
         spiked random features model has the statistics of the limit.
+    classes : bool, optional
+        Whether the labels are -1 and 1, with the teacher as their mean and the noise as the root mean square of the
+        rest (`gradstep.labels.Labels`). If not, the noise is Gaussian.
 
     Returns
     -------
@@ -333,7 +337,7 @@ def step_statistics(
     initial output of order one: this project.
     """
     if problem.inputs is not None or problem.is_damped:
-        return _correlated_statistics(problem, d, width, n_step, constant)
+        return _correlated_statistics(problem, d, width, n_step, constant, classes=classes)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
     noise_variance = problem.noise**2 + output.variance
@@ -367,7 +371,8 @@ def step_statistics(
     if step_size == 0 or residual_square == 0:
         return limits
     own = -activation.linear * math.sqrt(readout.second_moment) if correlated else 0.0
-    samples = step_samples(problem.link, output.mean, noise_variance, phi0, own)
+    gaussian = output.variance if classes else noise_variance
+    samples = step_samples(problem.link, output.mean, gaussian, phi0, own, classes=classes)
     curvature = e * derivative_slope(problem.activation)
     fluctuations = rows_after_a_step(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
@@ -395,7 +400,7 @@ def step_statistics(
 
 
 def _correlated_statistics(
-    problem: Problem, d: float, width: float, n_step: float, constant: float | None
+    problem: Problem, d: float, width: float, n_step: float, constant: float | None, *, classes: bool
 ) -> StepStatistics:
     """Return the limits of a step on correlated inputs, or of a damped one.
 
@@ -411,9 +416,11 @@ def _correlated_statistics(
     activation, second = moments(problem.activation), spectrum.moment(2)
     output = _initial_output(problem, d / second, width, constant, own_output=True)
     ratio = max(d / n_step, LEAST_RATIO)
+    noise_variance = problem.noise**2 + output.variance
+    gaussian = output.variance if classes else noise_variance
     # Few nodes of a small noise are known to be enough in isotropic inputs only.
-    law = residual_law(link, output.mean, problem.noise**2 + output.variance, noise_nodes(1.0, ratio))
-    own = None if problem.output_scale == "1/N" else _own_output(problem, law, output)
+    law, noise = residual_nodes(link, output.mean, gaussian, noise_nodes(1.0, ratio), classes=classes)
+    own = None if problem.output_scale == "1/N" else _own_output(problem, output, noise, gaussian)
     plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum, own=own)
     samples = DampedSamples(plain, problem.damping) if problem.is_damped and law.square > 0 else plain
     step_size = problem.eta.size(width)
@@ -428,7 +435,7 @@ def _correlated_statistics(
         bulk=0.0,
         curvature=0.0,
         residual_offset=output.mean,
-        residual_noise=problem.noise**2 + output.variance,
+        residual_noise=noise_variance,
         drift=0.0,
         own_drift=(0.0, 0.0),
         own_norm=(0.0, 0.0),
@@ -467,14 +474,18 @@ def _correlated_statistics(
     )
 
 
-def _own_output(problem: Problem, law: Residual, output: _InitialOutput) -> OwnOutput | None:
-    """Return the part of a residual that is the linear part of an initial output of order one."""
-    known, noise = -math.sqrt(output.linear), problem.noise**2 + output.variance
-    if known == 0:
+def _own_output(
+    problem: Problem, output: _InitialOutput, noise: NDArray[np.float64], variance: float
+) -> OwnOutput | None:
+    """Return the part of a residual that is the linear part of an initial output of order one.
+
+    It is known given the Gaussian part of the residual, whose values at the nodes and variance are `noise` and
+    `variance`.
+    """
+    if output.linear == 0:
         return None
-    known = math.copysign(known, -moments(problem.activation).linear)
-    rest = law.residual - (np.asarray(link_of(problem.teacher)(law.projection)) - output.mean)
-    return OwnOutput(known, known / noise * rest, 1 - known**2 / noise)
+    known = math.copysign(math.sqrt(output.linear), -moments(problem.activation).linear)
+    return OwnOutput(known, known / variance * noise, 1 - known**2 / variance)
 
 
 def rows_after_a_step(

@@ -42,6 +42,7 @@ __all__ = [
     "largest_residual",
     "noise_nodes",
     "residual_law",
+    "residual_nodes",
 ]
 
 Array = NDArray[np.float64]
@@ -118,16 +119,13 @@ def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
     return fine, fine_weight, fine_values
 
 
-@lru_cache(maxsize=128)
 def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float, nodes: int = _NODES) -> Residual:
     """Return the law of ``(u, f*(u) - offset + noise)``.
 
     Parameters
     ----------
-    teacher : ScalarFunction
-    offset, noise_variance : float
-    nodes : int, optional
-        Of the noise, see `noise_nodes`.
+    teacher, offset, noise_variance, nodes
+        As in `residual_nodes`.
 
     Returns
     -------
@@ -138,15 +136,52 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float, 
     NotConverged
         If the teacher varies too fast to be resolved.
     """
+    return residual_nodes(teacher, offset, noise_variance, nodes)[0]
+
+
+@lru_cache(maxsize=128)
+def residual_nodes(
+    teacher: ScalarFunction, offset: float, noise_variance: float, nodes: int = _NODES, *, classes: bool = False
+) -> tuple[Residual, Array]:
+    """Return the law of ``(u, y - offset + noise)``, and the noise at its nodes.
+
+    Docs, "Convex losses", equation (P1a).
+
+    Parameters
+    ----------
+    teacher : ScalarFunction
+        ``E[y | u]``.
+    offset, noise_variance : float
+        The noise is Gaussian.
+    nodes : int, optional
+        Of the noise, see `noise_nodes`.
+    classes : bool, optional
+        Whether the label ``y`` is 1 with probability ``(1 + f*(u))/2`` and -1 otherwise; if not, it is ``f*(u)``.
+
+    Returns
+    -------
+    law : Residual
+    noise : ndarray, shape (nodes,)
+
+    Raises
+    ------
+    NotConverged
+        If the teacher varies too fast to be resolved.
+    """
     u, weight, labels = _resolved(teacher)
-    residual = labels - offset
+    if classes:
+        u, weight = np.tile(u, 2), np.concatenate([weight * (1 + labels) / 2, weight * (1 - labels) / 2])
+        labels = np.repeat([1.0, -1.0], len(labels))
+    noise = np.zeros_like(labels)
     if noise_variance > 0:
         z, z_weight = hermite_rule(nodes)
-        residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
-        u, weight = np.repeat(u, len(z)), (weight[:, None] * z_weight).ravel()
+        noise = np.tile(math.sqrt(noise_variance) * z, len(u))
+        u, labels = np.repeat(u, len(z)), np.repeat(labels, len(z))
+        weight = (weight[:, None] * z_weight).ravel()
+    residual = labels - offset + noise
     fourth = weight * residual**4
     kept = weight + fourth / max(fourth.sum(), NOTHING) > _LEAST_WEIGHT
-    return Residual(u[kept], residual[kept], weight[kept] / weight[kept].sum())
+    return Residual(u[kept], residual[kept], weight[kept] / weight[kept].sum()), noise[kept]
 
 
 def noise_nodes(share: float, ratio: float) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["Columns", "check_dense", "check_frame", "is_categorical"]
+__all__ = ["Columns", "check_dense", "check_frame", "refuse_dates"]
 
 #: Levels with fewer rows than this share one column.
 _RARE = 5

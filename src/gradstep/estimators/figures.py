@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gradstep.estimators.diagnosis import Diagnosis
     from gradstep.estimators.learned import Learned, LearnedLink
+    from gradstep.estimators.link import Bins
     from gradstep.estimators.score_curve import ScoreCurve
 
 __all__ = ["draw_diagnosis", "draw_learned", "draw_link", "draw_scores"]
@@ -32,6 +33,12 @@ def _bare(*axes: Axes) -> None:
     """Take away the upper and the right line of axes."""
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_along(axes: Axes, bins: Bins) -> None:
+    """Draw the targets and the network along a direction."""
+    axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
+    axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
@@ -56,9 +63,8 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     bins = diagnosis.bins
     of_what = "\nof one combination of outputs" if len(diagnosis.combination) > 1 else ""
     grid = np.linspace(bins.kappa[0], bins.kappa[-1], 200)
-    curve.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
+    _draw_along(curve, bins)
     curve.plot(grid, diagnosis.link.curve(grid), color=_BLUE, label="fitted link")
-    curve.plot(bins.kappa, bins.learned, color=_RED, label="network")
     curve.set(
         xlabel="projection on the index (normal score)",
         ylabel="standardised target",
@@ -114,9 +120,8 @@ def draw_learned(learned: Learned) -> Picture:
 def draw_link(link: LearnedLink) -> Picture:
     """Draw the targets and the network along one direction."""
     figure = Picture(figsize=(5.5, 3.8), layout="constrained")
-    axes, bins = figure.subplots(), link.bins
-    axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
-    axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
+    axes = figure.subplots()
+    _draw_along(axes, link.bins)
     axes.set(
         xlabel=link.label,
         ylabel=f"{link.target}, standardised",

@@ -64,12 +64,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Score:
-    """A score with its standard error.
-
-    Parameters
-    ----------
-    value, standard_error : float
-    """
+    """A score with its standard error."""
 
     value: float
     standard_error: float
@@ -364,29 +359,11 @@ def score_curve(
     ridge: ArrayLike | None = None,
     middle: float | None = None,
 ) -> ScoreCurve:
-    """Estimate the curve of a model.
+    """Estimate the curve of a model whose penalty is `chosen`; n, ridge and errors are those of its `learning_curve`.
 
-    Parameters
-    ----------
-    pool : Sample
-        Rows of the readout with the features of the fit; their targets are standardised numbers, or codes of classes.
-    levels : callable
-        ``levels(penalties)`` returns errors of rows that are left out.
-    chosen : float
-        Penalty of the model.
-    n : array_like of int, optional
-        Numbers of rows, at most twice those of the pool; by default eight from a tenth of them to twice as many.
-    ridge : array_like of float, optional
-        Penalties; by default five, from a twentieth of `middle` to twenty times as much.
-    middle : float, optional
-        By default the penalty of the model.
-
-    Raises
-    ------
-    InvalidInput
-        On fewer than ten rows, targets or features that do not vary, and as `gradstep.learning_curve`.
-    NotConverged
-        As `gradstep.learning_curve`.
+    The pool has the rows of the readout with the features of the fit; their targets are standardised numbers, or codes
+    of classes. ``levels(penalties)`` returns errors of rows that are left out. Penalties are by default around
+    `middle`, which is by default the model's own.
     """
     rows, weights = len(pool.y), pool.weights
     if rows < _FEWEST_ROWS:

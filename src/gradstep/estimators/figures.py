@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import NullLocator
 
+from gradstep.learning.figure import draw_against_penalty
 from gradstep.picture import Picture
 
 if TYPE_CHECKING:
@@ -153,7 +154,10 @@ def draw_scores(curves: Mapping[str, ScoreCurve]) -> Picture:
     if len(curves) > 1:
         left.legend(frameon=False)
     for axes in right:
-        _draw_against_penalty(axes, curve)
+        draw_against_penalty(axes, curve.n, curve.ridge, curve.r2, curve.best, "{} rows", _MODELS[0], _SIZES)
+        axes.axvline(curve.chosen, color=_MODELS[-1], ls=":", lw=1)
+        axes.text(curve.chosen, 0.02, " of the fit", color=_MODELS[-1], transform=axes.get_xaxis_transform())
+        axes.set(xlabel="penalty", ylabel="$R^2$ of new rows")
     _bare(left, *right)
     return figure
 
@@ -172,17 +176,3 @@ def _draw_against_rows(axes: Axes, name: str, curve: ScoreCurve, colour: str) ->
     if not name and n[-1] == 2 * curve.rows and np.isfinite(value[-1]):
         note = f"with twice the rows: $R^2$ {scores[-1]}".replace("+-", "±")
         axes.set_title(note, color=colour, loc="right", fontsize=11)
-
-
-def _draw_against_penalty(axes: Axes, curve: ScoreCurve) -> None:
-    order, penalties = np.argsort(curve.n), np.argsort(curve.ridge)
-    shown = np.unique(np.linspace(0, len(order) - 1, _SIZES).round().astype(int))
-    for place in shown:
-        row = order[place]
-        shade = str(0.75 - 0.75 * place / max(len(order) - 1, 1))
-        axes.plot(curve.ridge[penalties], curve.r2[row, penalties], color=shade, label=f"{curve.n[row]} rows")
-        axes.plot(curve.best_ridge[row], curve.r2[row, curve.best[row]], "o", ms=4, color=_MODELS[0])
-    axes.axvline(curve.chosen, color=_MODELS[-1], ls=":", lw=1)
-    axes.text(curve.chosen, 0.02, " of the fit", color=_MODELS[-1], transform=axes.get_xaxis_transform())
-    axes.set(xscale="log", xlabel="penalty", ylabel="$R^2$ of new rows")
-    axes.legend(frameon=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from gradstep.estimators.refits import Model
 from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.table import Table, row_hashes
-from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.simulation.backend import Backend, to_host
 from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, left_out, penalty_path, scores_of
 from gradstep.simulation.ridge import IndexedBlocks, factorise
 
@@ -104,11 +104,7 @@ class OneStepReadout(OneStep):
         self.intercept_: Any = training.centre + intercept * training.scale
 
     def _design(self, table: Table, where: Backend, rows: Rows) -> IndexedBlocks:
-        def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-            for z, index in table.blocks(rows):
-                yield self._layer.features(where, z), index
-
-        return blocks
+        return lambda: ((self._layer.features(where, z), index) for z, index in table.blocks(rows))
 
     def _fit_readout(self, training: Training) -> tuple[Host, Host]:
         """Fit the ridge readout of the standardised targets: coefficients (N, k) and intercepts (k,)."""

@@ -49,10 +49,6 @@ def compared_curves(
     progress : callable, optional
         Called with the number of curves done, that of all, and what is done.
 
-    Returns
-    -------
-    dict of str to ScoreCurve
-
     Raises
     ------
     InvalidInput, NotConverged

@@ -144,12 +144,7 @@ class Diagnosis(Gains):
         return describe_html(self)
 
     def plot(self) -> Figure:
-        """Draw the spectrum, the function along the direction, and the errors against the size of the step.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
+        """Draw the spectrum, the function along the direction, and the errors against the size of the step."""
         from gradstep.estimators.figures import draw_diagnosis
         from gradstep.picture import offer
 

@@ -168,10 +168,6 @@ class ScoreCurve(Summarised):
         n : int
             One of the numbers in `n`.
 
-        Returns
-        -------
-        Score
-
         Raises
         ------
         InvalidInput
@@ -189,10 +185,6 @@ class ScoreCurve(Summarised):
         ----------
         before, after : int
             Two of the numbers in `n`.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -223,10 +215,6 @@ class ScoreCurve(Summarised):
         ----------
         over : ScoreCurve
             Of the same table.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -263,12 +251,7 @@ class ScoreCurve(Summarised):
         return frame
 
     def plot(self) -> Figure:
-        """Draw R^2 against the number of rows, and against the penalty.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
+        """Draw R^2 against the number of rows, and against the penalty."""
         from gradstep.estimators.figures import draw_scores
         from gradstep.picture import offer
 

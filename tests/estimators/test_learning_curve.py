@@ -31,6 +31,16 @@ def stepped():
     return X, y, model, model.learning_curve(X, y, n=[100, 200, 400])
 
 
+def test_where_there_is_no_estimate_no_penalty_is_the_best(stepped):
+    """Nothing is said of the best penalty there, whichever place stands for it."""
+    curve = stepped[3]
+    errors = curve.curve.test_error.copy()
+    errors[2] = math.nan
+    unknown = replace(curve, curve=replace(curve.curve, test_error=errors))
+    assert math.isnan(unknown.best_ridge[2])
+    assert not [note for note in unknown.caveats if "400" in note and "best penalty" in note]
+
+
 def test_without_a_step_it_is_leave_one_out_with_an_intercept():
     """Refits without each row, by scikit-learn, on features of which the intercept is not penalised."""
     X, y = table(1, 30, inputs=4)

@@ -152,9 +152,8 @@ class ScoreCurve(Summarised):
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences about what to know before relying on the numbers."""
-        edges = {0, len(self.ridge) - 1} if len(self.ridge) > 1 else set()
-        order = np.argsort(np.argsort(self.ridge))
-        ends = [int(n) for n, place in zip(self.n, self.best, strict=True) if int(order[place]) in edges]
+        edges = (self.ridge.min(), self.ridge.max()) if len(self.ridge) > 1 else ()
+        ends = [int(n) for n, best in zip(self.n, self.best_ridge, strict=True) if best in edges]
         notes = [note for note in self.curve.caveats if not note.startswith("More than")]
         if ends:
             notes.append(f"At n = {', '.join(map(str, ends))} the best penalty is the last one tried, or beyond.")

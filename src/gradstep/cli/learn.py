@@ -34,7 +34,7 @@ def read_table(path: Path) -> Any:
     """
     if any(find_spec(name) is None for name in _PARTS):
         raise missing_extra("learn", ",".join(sorted(set(_PARTS.values()))))
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     reader = _READERS.get(path.suffix.lower())
     if reader is None:

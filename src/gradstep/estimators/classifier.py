@@ -8,13 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
-from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
-    _check_sample_weight,
-    check_consistent_length,
-    column_or_1d,
-)
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
 from gradstep.estimators.readout import LeftOutRows, OneStepReadout
 from gradstep.estimators.targets import class_targets, codes
@@ -22,7 +18,7 @@ from gradstep.estimators.targets import class_targets, codes
 __all__ = ["OneStepClassifier"]
 
 
-class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
+class OneStepClassifier(ClassifierMixin, OneStepReadout):
     r"""Least-squares classification on the features of a two-layer network whose first layer has learned.
 
     Classes are coded as :math:`\pm1`, one output a class (a single one for two classes). Step and rounds are those of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import check_random_state
 
 from gradstep.errors import GradstepError
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from gradstep.checks import integer
 from gradstep.errors import InvalidInput

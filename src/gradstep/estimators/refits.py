@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import is_classifier
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import Metric, measure

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import MultiOutputMixin, RegressorMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_consistent_length
 
 from gradstep.checks import real
 from gradstep.estimators.readout import OneStepReadout
@@ -16,7 +16,7 @@ from gradstep.estimators.targets import number_targets
 __all__ = ["OneStepRegressor"]
 
 
-class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
+class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):
     r"""Ridge regression on the features of a two-layer network whose first layer has learned.
 
     The features :math:`\phi_i(z)=\sigma(\langle w_i, z\rangle + c_i)` are those of `OneStepFeatures`. The readout

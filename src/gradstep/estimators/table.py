@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import check_array
 
 __all__ = [
     "Standardisation",

@@ -37,20 +37,19 @@ _TOLERANCE = 1e-2
 _PROBES = 64
 
 
-def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
+def influence_on_test_error(errors: RowErrors) -> Array:
     """Return the influence of each row on the estimated test error, without their mean, shape (M,).
 
-    The variance of the estimate over pools is the mean square of these divided by M. The tolerance is the relative
-    residual of the linear systems.
+    The variance of the estimate over pools is the mean square of these divided by M.
     """
-    values = errors.squares + increment_response(errors, population=1.0, tolerance=tolerance)
+    values = errors.squares + increment_response(errors, population=1.0)
     return _centred(errors, values, errors.test_error)
 
 
-def influence_on_training_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
+def influence_on_training_error(errors: RowErrors) -> Array:
     """Return the same as `influence_on_test_error` of the training error."""
     increment = errors.squares / (1 + errors.fit.leverage)
-    values = increment - errors.fit.resolvent.ridge * increment_response(errors, ridge=1.0, tolerance=tolerance)
+    values = increment - errors.fit.resolvent.ridge * increment_response(errors, ridge=1.0)
     return _centred(errors, values, errors.training_error)
 
 

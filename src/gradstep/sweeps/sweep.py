@@ -55,11 +55,13 @@ def run(
     design : Design
     folder : Path
         Results, one file a task.
+    workers
+        As for `sweep`.
     executor : callable, optional
         Makes another place to run than processes on this machine.
     shard : (int, int)
         (i, N) with 0 <= i < N: carry out every N-th task only.
-    workers, until_se, max_seeds, report
+    until_se, max_seeds, report
         As for `sweep`; the last report is the state that is returned.
 
     Raises

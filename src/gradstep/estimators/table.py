@@ -50,9 +50,9 @@ def is_only_sliced(X: Any) -> bool:
 class Standardisation:
     """Columns of mean zero and variance one, without gaps and without extreme values.
 
-    A column is clipped, centred and scaled. Where a value is missing it becomes the mean, zero, and columns that had
-    gaps in the fit are followed by one more each, which says (standardised, too) where they are. Columns that do not
-    vary become zero.
+    A column is clipped, centred and scaled. A missing value becomes the mean, zero. For each column that had gaps in
+    the fit there is one more column after all others, which says (standardised, too) where they are. Columns that do
+    not vary become zero.
 
     Parameters
     ----------

@@ -31,6 +31,16 @@ def stepped():
     return X, y, model, model.learning_curve(X, y, n=[100, 200, 400])
 
 
+def test_where_there_is_no_estimate_no_penalty_is_the_best(stepped):
+    """Nothing is said of the best penalty there, whichever place stands for it."""
+    curve = stepped[3]
+    errors = curve.curve.test_error.copy()
+    errors[2] = math.nan
+    unknown = replace(curve, curve=replace(curve.curve, test_error=errors))
+    assert math.isnan(unknown.best_ridge[2])
+    assert not [note for note in unknown.caveats if "400" in note and "best penalty" in note]
+
+
 def test_without_a_step_it_is_leave_one_out_with_an_intercept():
     """Refits without each row, by scikit-learn, on features of which the intercept is not penalised."""
     X, y = table(1, 30, inputs=4)
@@ -130,7 +140,7 @@ def test_the_fits_own_features_would_promise_too_much():
     rows = Model.of(model, model._read(X, y, None), 200)
     curve = model.learning_curve(X, y, n=[150], ridge=[1.0, 10.0, 100.0, 1e4])
     every = np.ones(150, bool)
-    seen = 1 - left_out_errors(rows.pool(), every, curve.ridge).squares.mean(axis=0)
+    seen = 1 - left_out_errors(rows.pool(rows.stepped), every, curve.ridge).squares.mean(axis=0)
     assert seen.max() > 0.2
     assert curve.r2.max() < 3 * curve.at(150).standard_error
     assert curve.r2.max() < 0.05

@@ -90,7 +90,7 @@ def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
                     wrong[p, place] = places[0] != places[1] if len(prediction) > 1 else np.prod(signs) < 0
     np.testing.assert_allclose(scores.squares[0], line[line.mean(axis=1).argmin()], rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(scores.wrong[0], wrong[line.mean(axis=1).argmin()])
-    assert scores.accuracy(Move(2.0, damping)) == pytest.approx(1 - scores.wrong.mean())
+    assert scores.of_classes.error(Move(2.0, damping)) == pytest.approx(scores.wrong.mean())
     np.testing.assert_allclose(scores.path.unseen, line.mean(axis=1), rtol=1e-6)
     np.testing.assert_allclose(scores.path.seen, seen.mean(axis=1), rtol=1e-6)
 

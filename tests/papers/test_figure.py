@@ -246,15 +246,14 @@ def test_settings_say_what_is_drawn_and_compared(together):
 
 
 def test_what_does_not_vary_is_drawn_and_not_compared():
-    def theory(x):
-        return {"share": np.ones_like(x)}
-
-    def drawn(*values):
+    def drawn(*values, expected=1.0):
         place = Place(tiny, {}, "curve", 2.0)
-        curve = Curve("curve", "few", theory, [Sample(place, [{"share": value} for value in values])])
+        samples = [Sample(place, [{"share": value} for value in values])]
+        curve = Curve("curve", "few", lambda x: {"share": np.full_like(x, expected)}, samples)
         return charts([curve], [1.0, 3.0], {"share": Panel("", "x", "share")})
 
     assert not drawn(1.0, 1.0, 1.0).comparisons
+    assert not drawn(0.0, 0.0, 0.0, expected=0.0).comparisons
     assert list(drawn(1.0, 1.0, 1.0).panels[0].lines[0].x) == [1.0, 2.0, 3.0]
     assert drawn(0.9, 0.9, 0.9).comparisons[0].z < -4
     assert len(drawn(1.0, 1.0, 0.9).comparisons) == 1

@@ -11,6 +11,7 @@ import numpy as np
 from gradstep.app.settings import AXES, DEFAULT, TEACHERS, inputs_of, setting_of
 from gradstep.papers.beyond.experiments.mixture import gaussian_problem
 from gradstep.papers.figure import PAPERS, load_figures
+from gradstep.papers.places import Settings, sizes_at
 from gradstep.problem import Problem, Step
 
 __all__ = ["elsewhere", "presets"]
@@ -27,8 +28,6 @@ _AXES = {
 _PRESET = "standard"
 
 _WITHOUT_DRAWN = "The network and its theory, without the drawn models."
-
-Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,14 @@ def _setting(parameters: Mapping[str, Any], per_width: bool = False) -> dict[str
     return setting_of(problem, **forms)
 
 
+def _curves(settings: Settings, shared: Settings) -> list[tuple[str, dict[str, Any]]]:
+    """Return labels and parameters of the curves in a settings file, with the parameters that they share."""
+    return [(curve["label"], {**shared, **curve.get("parameters", {})}) for curve in settings["curves"]]
+
+
 def _learning_curves(settings: Settings, preset: Settings) -> _Page:
     axis, base = settings["axis"], settings["base"]
-    shared = {**base, "d": preset["d"], axis["parameter"]: float(np.median(preset["points"]))}
-    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    curves = _curves(settings, {**base, "d": preset["d"], axis["parameter"]: float(np.median(preset["points"]))})
     dashed = any(curve.get("limit", False) for curve in settings["curves"])
     note = "The network and its theory, without the paper's limit (dashed in the figure)." if dashed else ""
     return _Page(_AXES[base["convention"], axis["parameter"]], curves, {"scale": "linear", **axis}, note)
@@ -153,8 +156,7 @@ def _vocabulary(settings: Settings, preset: Settings) -> _Page:
 
 
 def _learned(settings: Settings, preset: Settings) -> _Page:
-    shared = {"convention": "cui2024", "d": preset["d"], **settings["base"]}
-    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    curves = _curves(settings, {"convention": "cui2024", "d": preset["d"], **settings["base"]})
     return _Page("n", curves, note="Along the spike, in the theory of the network.", shows="learned")
 
 
@@ -169,8 +171,7 @@ def _exponents(settings: Settings, preset: Settings) -> _Page:
 
 def _initial(settings: Settings, preset: Settings) -> _Page:
     shared = {"convention": "moniri2024", **settings["base"], "n": preset["n"], "alpha": 0.0, "c": 0.0}
-    shared |= {"lam": 0.01, "residual": "y"}
-    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    curves = _curves(settings, shared | {"lam": 0.01, "residual": "y"})
     return _Page("ridge", curves, settings["axis"], "The test error without the label noise.")
 
 
@@ -205,11 +206,9 @@ def _weight_spectra(settings: Settings, preset: Settings) -> _Page:
 def _statistics(settings: Settings, preset: Settings) -> _Page:
     axis, middle = settings["axis"], float(np.median(preset["points"]))
     shared = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "beta": 1.0, "lam": 0.1, "alpha0": middle}
-    curves = []
-    for curve in settings["curves"]:
-        values = dict(curve["parameters"])
-        values["noise"] = values.pop("sigma_eps")
-        curves.append((curve["label"], {**shared, **values}))
+    curves = _curves(settings, shared)
+    for _, given in curves:
+        given["noise"] = given.pop("sigma_eps")
     note = (
         "Spike, bulk and alignment of the setting are in the strip of numbers; the samples of its fit are chosen here."
     )
@@ -237,7 +236,7 @@ def _theorem7(settings: Settings, preset: Settings) -> _Page:
     lam = round(base["psi2"] * d) * float(round(psi1 * d)) ** -settings["penalty_exponent"]
     step = Step(settings["eta_bar"], exponent=0.5)
     shared = {"convention": "ba2022", "d": d, **base, "psi1": psi1, "eta": step, "lam": lam}
-    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    curves = _curves(settings, shared)
     span = {"from": min(preset["points"]), "to": 256.0, "scale": "log"}
     return _Page("n", curves, span, f"With the penalty that the figure has at n/d = {psi1:g}, in its unit, at every n.")
 
@@ -249,7 +248,7 @@ def _universality(settings: Settings, preset: Settings) -> _Page:
 
 
 def _tuned(settings: Settings, preset: Settings) -> _Page:
-    d, sizes = preset["d"], {name: round(ratio * preset["d"]) for name, ratio in settings["per_d"].items()}
+    d, sizes = preset["d"], sizes_at(preset["d"], settings["per_d"])
     curves = [
         (f"budget {budget:g} d", {**settings["base"], **sizes, "d": d, "n_step": samples, "n": samples})
         for budget in preset["budgets"]
@@ -262,8 +261,7 @@ def _tuned(settings: Settings, preset: Settings) -> _Page:
 
 def _several_steps(settings: Settings, preset: Settings) -> _Page:
     teacher, d = settings["teachers"][0]["teacher"], preset["d"]
-    sizes = {name: value * d if name == "ridge" else round(value * d) for name, value in settings["per_d"].items()}
-    shared = {**settings["base"], **sizes, "d": d, "n": 3 * d, "teacher": teacher}
+    shared = {**settings["base"], **sizes_at(d, settings["per_d"]), "d": d, "n": 3 * d, "teacher": teacher}
     curves = []
     for training in settings["trainings"]:
         if not training.get("fresh", True):
@@ -290,10 +288,7 @@ def _phases(settings: Settings, preset: Settings) -> _Page:
 def _damping(settings: Settings, preset: Settings) -> _Page:
     axis, d = settings["axis"], preset["d"]
     base = {name: value for name, value in settings["base"].items() if name not in ("per_d", "teacher_exponent")}
-    sizes = {
-        name: value * d if name == "ridge" else round(value * d) for name, value in settings["base"]["per_d"].items()
-    }
-    shared = {**base, **sizes, "d": d, "damping": 0.1}
+    shared = {**base, **sizes_at(d, settings["base"]["per_d"]), "d": d, "damping": 0.1}
     place = next(word for word, (exponent, _) in TEACHERS.items() if exponent == settings["base"]["teacher_exponent"])
     curves = [
         (curve["label"], {**shared, **({"inputs": {"exponent": exponent, "teacher": place}} if exponent else {})})
@@ -305,9 +300,7 @@ def _damping(settings: Settings, preset: Settings) -> _Page:
 
 def _mixture(settings: Settings, preset: Settings) -> _Page:
     axis, shared = settings["axis"], {**settings["base"], "d": preset["d"], "ratio": 1.0}
-    curves = [
-        (curve["label"], gaussian_problem({**shared, **curve["parameters"]}).to_dict()) for curve in settings["curves"]
-    ]
+    curves = [(label, gaussian_problem(given).to_dict()) for label, given in _curves(settings, shared)]
     note = (
         "Gaussian inputs of the mixture's covariance. The error is the whole mean square, twice the figure's. The step "
         "size is that of k/m = 1 at every width, and the figure's changes with the width: at k/m = 0.1 the error "

@@ -25,12 +25,7 @@ _NAMED = 8
 
 
 def read_table(path: Path) -> Any:
-    """Read a table of data.
-
-    Parameters
-    ----------
-    path : Path
-        CSV with a line of names, or Parquet.
+    """Read a table of data: CSV with a line of names, or Parquet.
 
     Raises
     ------
@@ -39,7 +34,7 @@ def read_table(path: Path) -> Any:
     """
     if any(find_spec(name) is None for name in _PARTS):
         raise missing_extra("learn", ",".join(sorted(set(_PARTS.values()))))
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -52,20 +47,7 @@ def read_table(path: Path) -> Any:
 
 
 def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
-    """Return the inputs and the target of a table.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-    target : str
-        Name of its column.
-    drop : sequence of str
-        Columns that are neither.
-
-    Returns
-    -------
-    X : pandas.DataFrame
-    y : pandas.Series
+    """Return the inputs of a data frame, without the columns to drop, and its target.
 
     Raises
     ------
@@ -91,11 +73,6 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
 def holds_classes(y: Any, *, given: bool) -> bool:
     """Return whether a target holds classes: text, truth values, and numbers if that is `given`.
 
-    Parameters
-    ----------
-    y : pandas.Series
-    given : bool
-
     Raises
     ------
     InvalidInput
@@ -111,14 +88,7 @@ def holds_classes(y: Any, *, given: bool) -> bool:
 
 
 def numbers_of_rows(text: str, rows: int) -> list[float]:
-    """Return the numbers of rows that a text says.
-
-    Parameters
-    ----------
-    text : str
-        Numbers between commas, or a range: ``"100,200"``, ``"50:800:5"``.
-    rows : int
-        Rows that are looked at; twice as many are allowed.
+    """Return the numbers of rows that a text says, ``"100,200"`` or ``"50:800:5"``: up to twice those looked at.
 
     Raises
     ------

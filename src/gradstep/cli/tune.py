@@ -23,15 +23,7 @@ _VISIBLE = 1e-6
 
 
 def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
-    """Tune every problem of a grid.
-
-    Parameters
-    ----------
-    grid : Grid
-    over : str
-        Names with commas.
-    bounds : sequence of str
-        ``NAME=LOW:HIGH``.
+    """Tune every problem of a grid over names with commas, within bounds ``NAME=LOW:HIGH``.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """On people's own data: one-step feature learning as scikit-learn estimators (extra ``estimators``)."""
 
 try:
-    import sklearn as _sklearn  # type: ignore[import-untyped, unused-ignore]  # noqa: F401
+    import sklearn as _sklearn  # noqa: F401
 except ImportError:
     raise ImportError(
         'the estimators need scikit-learn 1.6 or newer, which is not installed; run: pip install "gradstep[estimators]"'

@@ -49,10 +49,6 @@ def compared_curves(
     progress : callable, optional
         Called with the number of curves done, that of all, and what is done.
 
-    Returns
-    -------
-    dict of str to ScoreCurve
-
     Raises
     ------
     InvalidInput, NotConverged
@@ -69,7 +65,7 @@ def compared_curves(
         curves[name] = model.learning_curve(X, y, n, max_rows=max_rows)
     report(len(MODELS) - 1, len(MODELS), MODELS[-1])
     rows = Model.of(model, model._read(X, y, None), max_rows)
-    inputs = rows.inputs()
+    inputs = rows.pool()
     chosen = rows.metric.damping * float(inputs.weights.sum())
 
     def levels(penalties: NDArray[np.float64]) -> Levels:
@@ -81,13 +77,7 @@ def compared_curves(
 
 
 def verdict(curves: dict[str, ScoreCurve]) -> str:
-    """Say in one sentence which model is the best with these rows, and what twice the rows would bring it.
-
-    Parameters
-    ----------
-    curves : dict of str to ScoreCurve
-        As `compared_curves` returns it.
-    """
+    """Say in one sentence which model of `compared_curves` is the best, and what twice the rows would bring it."""
     best = max(curves, key=lambda name: -float(curves[name].weights @ curves[name].squares))
     leader, others = curves[best], [name for name in curves if name != best]
     gains = {name: leader.gain(curves[name]) for name in others}

@@ -74,23 +74,11 @@ def gaussianity(z: Host, share: Host) -> float:
 
 
 def broken_by_errors(predicted: float, squares: Host, weights: Host, groups: NDArray[np.intp]) -> str:
-    """Say that the theory is not about this network, where its error is not the one that was measured.
+    """Say that the theory is not about this network, where its error is not the measured one; empty where it is.
 
-    Parameters
-    ----------
-    predicted : float
-        Error of the theory with the step. Without a step there is nothing to compare: the theory has the penalty that
-        was chosen after the step, and a measurement would have one of its own.
-    squares : ndarray, shape (n,)
-        Squared errors, in the same units, of networks that have not seen the row.
-    weights : ndarray, shape (n,)
-    groups : ndarray of int, shape (n,)
-        Equal for copies of one input.
-
-    Returns
-    -------
-    str
-        Empty where the errors agree.
+    The prediction is that with the step. Without a step there is nothing to compare: the theory has the penalty that
+    was chosen after the step, and a measurement would have one of its own. The squared errors are those of networks
+    that have not seen the row; groups are equal for copies of one input.
     """
     measured = float(weights @ squares / weights.sum())
     if abs(predicted - measured) <= CLEARLY * standard_error(squares, weights, groups) + _SHARE * measured:

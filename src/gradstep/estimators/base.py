@@ -11,14 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator  # type: ignore[import-untyped, unused-ignore]
-from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gradstep.errors import InvalidInput
 from gradstep.estimators.columns import Columns, check_dense, check_frame
@@ -50,7 +46,7 @@ Host = NDArray[np.float64]
 _REDRAW_NUMBERS = 2**23
 
 
-class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
+class OneStep(BaseEstimator):
     """Fits and applies the first layer; the estimators add targets and a readout."""
 
     # Written out, since libraries such as Dask take dataclasses of equal fields, here the parameters, for equal.

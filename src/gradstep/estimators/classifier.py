@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
-from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
-    _check_sample_weight,
-    check_consistent_length,
-    column_or_1d,
-)
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from gradstep.estimators.readout import LeftOutRows, OneStepReadout
 from gradstep.estimators.targets import class_targets, codes
@@ -22,7 +18,7 @@ from gradstep.estimators.targets import class_targets, codes
 __all__ = ["OneStepClassifier"]
 
 
-class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
+class OneStepClassifier(ClassifierMixin, OneStepReadout):
     r"""Least-squares classification on the features of a two-layer network whose first layer has learned.
 
     Classes are coded as :math:`\pm1`, one output a class (a single one for two classes). Step and rounds are those of
@@ -99,37 +95,18 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         )
         self.class_weight = class_weight
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take the step and fit the readout.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-        y : array-like, shape (n,)
-            Labels of any kind.
-        sample_weight : array-like, shape (n,), optional
-
-        Returns
-        -------
-        OneStepClassifier
-
-        Raises
-        ------
-        ValueError
-            On parameters, inputs or labels that cannot be used; if there is only one class.
-        """
-        table, settings = self._begin(X, y)
+    def _targets_of_fit(self, y: Any) -> NDArray[np.float64]:
         classes, targets = class_targets(y)
-        check_consistent_length(table, targets)
         if len(classes) < 2:
             raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]}.")
         self.classes_ = classes
         if self.class_weight is not None:
             self._class_weights = compute_class_weight(self.class_weight, classes=classes, y=column_or_1d(y))
-        self._fit(table, targets, self._row_weights(table, y, sample_weight), settings)
+        return targets
+
+    def _finish(self, y: Any, targets: NDArray[np.float64]) -> None:
         left = self._left_out
         self.logit_scale_ = _likeliest(targets[left.rows] - left.residuals, targets[left.rows] > 0, left)
-        return self
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
         labels = column_or_1d(y)

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import check_array
 
-__all__ = ["Columns", "check_dense", "check_frame", "is_categorical"]
+__all__ = ["Columns", "check_dense", "check_frame", "refuse_dates"]
 
 #: Levels with fewer rows than this share one column.
 _RARE = 5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import is_classifier
 
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import Metric
@@ -21,7 +21,7 @@ from gradstep.estimators.targets import mistaken
 if TYPE_CHECKING:
     from gradstep.estimators.readout import OneStepReadout
 
-__all__ = ["Accuracy", "Compared", "compare_moves"]
+__all__ = ["Compared", "Gains", "compare_moves"]
 
 Host = NDArray[np.float64]
 
@@ -29,16 +29,23 @@ Host = NDArray[np.float64]
 _WIDTH = 256
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """Shares of rows whose class wins, by fits that have not seen the row, each step at the penalty best for squares.
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """What the move of a fit brings, and larger ones: in R^2, or in the share of rows whose class wins.
+
+    Rows are scored by fits that have not seen them, each move at the penalty that is best for its squared errors.
 
     Parameters
     ----------
     before, after : float
-        Without a step, and with the step that was taken.
-    gain, gain_error, larger, larger_error, wider, wider_error : float
-        As for `Diagnosis`, of accuracies.
+        Without a step, and with the move of the fit.
+    gain, gain_error : float
+        Their difference, with its standard error over rows.
+    larger, larger_error : float
+        What twice the step would bring beyond it (the smallest step of the grid, where nothing was taken), or twice the
+        rounds; zero where the rounds ended by themselves.
+    wider, wider_error : float
+        What twice the compared width would bring beyond it.
     """
 
     before: float
@@ -69,10 +76,20 @@ class Compared:
     doubled: StepErrors
 
     @property
-    def gains(self) -> tuple[tuple[float, float], ...]:
-        """Gains of the step, of the next larger one and of twice the width, each with its standard error."""
-        steps, taken = self.steps, self.taken
-        return steps.gain(taken), steps.gain(self.following, taken), self.doubled.gain(taken, taken, of=steps)
+    def gains(self) -> Gains:
+        """Gains in R^2."""
+        return self._gains(self.steps, self.doubled)
+
+    @property
+    def accuracy(self) -> Gains | None:
+        """Gains in the share of right classes; None for numbers."""
+        steps, doubled = self.steps.of_classes, self.doubled.of_classes
+        return self._gains(steps, doubled) if steps and doubled else None
+
+    def _gains(self, steps: StepErrors, doubled: StepErrors) -> Gains:
+        taken, larger = self.taken, steps.gain(self.following, self.taken)
+        wider = doubled.gain(taken, taken, of=steps)
+        return Gains(1 - steps.error(NO_STEP), 1 - steps.error(taken), *steps.gain(taken), *larger, *wider)
 
     @property
     def penalty(self) -> float:
@@ -83,20 +100,7 @@ class Compared:
     @property
     def error(self) -> float:
         """Leave-one-out error after the step, the sum over outputs."""
-        return self.varying * float(self.steps.errors[self.steps.moves.index(self.taken)])
-
-    @property
-    def accuracy(self) -> Accuracy | None:
-        """Accuracies and their gains; None for numbers."""
-        steps, taken = self.steps, self.taken
-        if steps.wrong is None:
-            return None
-        gains = (
-            *steps.more_right(taken, NO_STEP),
-            *steps.more_right(self.following, taken),
-            *self.doubled.more_right(taken, taken, of=steps),
-        )
-        return Accuracy(steps.accuracy(NO_STEP), steps.accuracy(taken), *gains)
+        return self.varying * self.steps.error(self.taken)
 
 
 def compare_moves(

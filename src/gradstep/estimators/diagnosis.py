@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import check_random_state
 
 from gradstep.errors import GradstepError
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
-from gradstep.estimators.comparison import Accuracy, Compared, compare_moves
+from gradstep.estimators.comparison import Compared, Gains, compare_moves
 from gradstep.estimators.index import QUARTERS, Index, agreement, correlation, find_index, implied_alignment
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
@@ -46,10 +45,10 @@ _ROUNDING = 1e-20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis:
+class Diagnosis(Gains):
     """The effect of one step on a table of data. All errors are mean squares in units of the variance of the targets.
 
-    The targets of a classifier are the codes +1 and -1 of its classes.
+    The targets of a classifier are the codes +1 and -1 of its classes. Gains are those of R^2.
 
     Parameters
     ----------
@@ -65,13 +64,6 @@ class Diagnosis:
         Leave-one-out errors of steps of several scales and this damping, and of rounds where the fit took them, on
         `compared_width` neurons; no row is scored with a step that has seen it.
     compared_width : int
-    gain, gain_error : float
-        How much the step lowers the leave-one-out error of the initial features, with its standard error over rows.
-    larger, larger_error : float
-        How much twice the step would lower it further (the smallest step of the grid, where nothing was taken), or
-        twice the rounds; zero where the rounds ended by themselves.
-    wider, wider_error : float
-        How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
         its rows, from three ways to halve them; what two random directions have by chance is subtracted. After rounds,
@@ -109,8 +101,8 @@ class Diagnosis:
         isotropic Gaussian ones, or errors measured here that are not those of the theory.
     theory_note : str
         How the network of the theory differs from the one fitted, or why there is no theory.
-    accuracy : Accuracy or None
-        None for a regressor.
+    accuracy : Gains or None
+        Gains in the share of right classes; None for a regressor.
     """
 
     rows: int
@@ -124,12 +116,6 @@ class Diagnosis:
     ridge: float
     steps: StepErrors
     compared_width: int
-    gain: float
-    gain_error: float
-    larger: float
-    larger_error: float
-    wider: float
-    wider_error: float
     halves: float
     alignment: float
     spectrum: Spectrum
@@ -145,17 +131,7 @@ class Diagnosis:
     curve: ScoreCurve | None
     theory: Theory | None
     theory_note: str
-    accuracy: Accuracy | None = None
-
-    @property
-    def before(self) -> float:
-        """R^2 of the networks that are compared, without a step."""
-        return 1 - float(self.steps.errors[0])
-
-    @property
-    def after(self) -> float:
-        """R^2 of the networks that are compared, after the move of the fit."""
-        return 1 - float(self.steps.errors[self.steps.moves.index(self.taken)])
+    accuracy: Gains | None = None
 
     def __repr__(self) -> str:
         from gradstep.estimators.diagnosis_text import describe
@@ -168,12 +144,7 @@ class Diagnosis:
         return describe_html(self)
 
     def plot(self) -> Figure:
-        """Draw the spectrum, the function along the direction, and the errors against the size of the step.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
+        """Draw the spectrum, the function along the direction, and the errors against the size of the step."""
         from gradstep.estimators.figures import draw_diagnosis
         from gradstep.picture import offer
 
@@ -181,26 +152,21 @@ class Diagnosis:
 
 
 def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: Host) -> Diagnosis:
-    """Measure everything a `Diagnosis` holds.
+    """Measure everything a `Diagnosis` holds on a sample of a table that the fit has read.
 
-    Parameters
-    ----------
-    training : Training
-        A table that the fit has read.
-    sample : Sample
-        Rows of it to look at.
-    outputs : ndarray, shape (n, k)
-        Outputs of the fitted network on the sample, standardised like its targets.
+    The fitted network has `outputs`, shape (n, k), on the sample, standardised like its targets.
     """
     if not np.isfinite(outputs).all():
         raise OutOfRange
     curve, random = _short_curve(fit, training), check_random_state(fit.random_state)
     metric = measure(sample)
-    step = partial(_step_on, fit, sample, metric)
+
+    def step(rows: NDArray[np.bool_], *, mean: bool = True) -> Host:
+        """Return the damped gradient of the initial network on some rows, their mean or their sum."""
+        return metric.damped(gradient_on(fit._initial, sample, rows, mean=mean), fit.damping_)
+
     everything = step(sample.step_rows)
     compared = compare_moves(fit, training, sample, metric, everything, random)
-    (gain, gain_error), (larger, larger_error), (wider, wider_error) = compared.gains
-
     one = _indexed(fit, sample, metric, compared, step, everything)
     along = _along(one, sample, outputs)
     theory, note = _checked_theory(fit, training.settings, sample, one, along)
@@ -216,12 +182,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
         ridge=fit.ridge_,
         steps=compared.steps,
         compared_width=compared.draws[0].width,
-        gain=gain,
-        gain_error=gain_error,
-        larger=larger,
-        larger_error=larger_error,
-        wider=wider,
-        wider_error=wider_error,
+        **vars(compared.gains),
         halves=one.halves,
         alignment=implied_alignment(one.halves),
         spectrum=spectrum_of(fit, sample, metric, training.settings.n_steps, random),
@@ -315,13 +276,6 @@ def _along(one: _Indexed, sample: Sample, outputs: Host) -> _Along:
         unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
     bins = binned(kappa, target / size, outputs[rows] @ one.combination / size, w)
     return _Along(link, bins, size, float(_variances(y, w).sum()), unexplained)
-
-
-def _step_on(
-    fit: OneStepReadout, sample: Sample, metric: Metric, rows: NDArray[np.bool_], *, mean: bool = True
-) -> Host:
-    """Return the damped gradient of the initial network on some rows, their mean or their sum."""
-    return metric.damped(gradient_on(fit._initial, sample, rows, mean=mean), fit.damping_)
 
 
 def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric, damping: float) -> float:

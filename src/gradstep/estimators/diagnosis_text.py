@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradstep.estimators.comparison import Accuracy
+from gradstep.estimators.comparison import Gains
 from gradstep.estimators.diagnosis import Diagnosis
 from gradstep.estimators.moves import ROUNDS
 from gradstep.estimators.rows import FOLDS
@@ -115,7 +115,7 @@ def _told(diagnosis: Diagnosis) -> _Told:
     return _Told(head, _advice(diagnosis), rows)
 
 
-def _scored(diagnosis: Diagnosis) -> tuple[str, Diagnosis | Accuracy]:
+def _scored(diagnosis: Diagnosis) -> tuple[str, Gains]:
     """Return what people score by, with its values and gains: the accuracy of a classifier, R^2 of a regressor."""
     return ("accuracy", diagnosis.accuracy) if diagnosis.accuracy else ("R^2", diagnosis)
 

@@ -6,12 +6,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (  # type: ignore[import-untyped, unused-ignore]
-    ClassNamePrefixFeaturesOutMixin,
-    MultiOutputMixin,
-    TransformerMixin,
-)
-from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
+from sklearn.utils.validation import check_consistent_length
 
 from gradstep.estimators.base import OneStep
 from gradstep.estimators.targets import target_matrix
@@ -19,7 +15,7 @@ from gradstep.estimators.targets import target_matrix
 __all__ = ["OneStepFeatures"]
 
 
-class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, OneStep):  # type: ignore[misc, unused-ignore]
+class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, OneStep):
     r"""Features of a two-layer network whose first layer has learned, by one gradient step or in rounds.
 
     The features of an input are :math:`\sigma(\langle w_i, z\rangle + c_i)`, :math:`i\le N`, of the standardised input
@@ -115,7 +111,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
 
     Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
     does not matter, and a weight does exactly what repeating the row would do. In a table of at most 20 different
-    inputs, with ten or more rows for each, every row is an observation of its own: new rows are like them.
+    inputs, with ten or more rows for each on average, every row is an observation of its own: new rows are like them.
 
     Examples
     --------

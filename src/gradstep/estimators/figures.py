@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import NullLocator
 
+from gradstep.learning.figure import draw_against_penalty
 from gradstep.picture import Picture
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from gradstep.estimators.diagnosis import Diagnosis
     from gradstep.estimators.learned import Learned, LearnedLink
+    from gradstep.estimators.link import Bins
     from gradstep.estimators.score_curve import ScoreCurve
 
 __all__ = ["draw_diagnosis", "draw_learned", "draw_link", "draw_scores"]
@@ -32,6 +34,12 @@ def _bare(*axes: Axes) -> None:
     """Take away the upper and the right line of axes."""
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_along(axes: Axes, bins: Bins) -> None:
+    """Draw the targets and the network along a direction."""
+    axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
+    axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
@@ -56,9 +64,8 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     bins = diagnosis.bins
     of_what = "\nof one combination of outputs" if len(diagnosis.combination) > 1 else ""
     grid = np.linspace(bins.kappa[0], bins.kappa[-1], 200)
-    curve.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
+    _draw_along(curve, bins)
     curve.plot(grid, diagnosis.link.curve(grid), color=_BLUE, label="fitted link")
-    curve.plot(bins.kappa, bins.learned, color=_RED, label="network")
     curve.set(
         xlabel="projection on the index (normal score)",
         ylabel="standardised target",
@@ -114,9 +121,8 @@ def draw_learned(learned: Learned) -> Picture:
 def draw_link(link: LearnedLink) -> Picture:
     """Draw the targets and the network along one direction."""
     figure = Picture(figsize=(5.5, 3.8), layout="constrained")
-    axes, bins = figure.subplots(), link.bins
-    axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
-    axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
+    axes = figure.subplots()
+    _draw_along(axes, link.bins)
     axes.set(
         xlabel=link.label,
         ylabel=f"{link.target}, standardised",
@@ -148,7 +154,10 @@ def draw_scores(curves: Mapping[str, ScoreCurve]) -> Picture:
     if len(curves) > 1:
         left.legend(frameon=False)
     for axes in right:
-        _draw_against_penalty(axes, curve)
+        draw_against_penalty(axes, curve.n, curve.ridge, curve.r2, curve.best, "{} rows", _MODELS[0], _SIZES)
+        axes.axvline(curve.chosen, color=_MODELS[-1], ls=":", lw=1)
+        axes.text(curve.chosen, 0.02, " of the fit", color=_MODELS[-1], transform=axes.get_xaxis_transform())
+        axes.set(xlabel="penalty", ylabel="$R^2$ of new rows")
     _bare(left, *right)
     return figure
 
@@ -167,17 +176,3 @@ def _draw_against_rows(axes: Axes, name: str, curve: ScoreCurve, colour: str) ->
     if not name and n[-1] == 2 * curve.rows and np.isfinite(value[-1]):
         note = f"with twice the rows: $R^2$ {scores[-1]}".replace("+-", "±")
         axes.set_title(note, color=colour, loc="right", fontsize=11)
-
-
-def _draw_against_penalty(axes: Axes, curve: ScoreCurve) -> None:
-    order, penalties = np.argsort(curve.n), np.argsort(curve.ridge)
-    shown = np.unique(np.linspace(0, len(order) - 1, _SIZES).round().astype(int))
-    for place in shown:
-        row = order[place]
-        shade = str(0.75 - 0.75 * place / max(len(order) - 1, 1))
-        axes.plot(curve.ridge[penalties], curve.r2[row, penalties], color=shade, label=f"{curve.n[row]} rows")
-        axes.plot(curve.best_ridge[row], curve.r2[row, curve.best[row]], "o", ms=4, color=_MODELS[0])
-    axes.axvline(curve.chosen, color=_MODELS[-1], ls=":", lw=1)
-    axes.text(curve.chosen, 0.02, " of the fit", color=_MODELS[-1], transform=axes.get_xaxis_transform())
-    axes.set(xscale="log", xlabel="penalty", ylabel="$R^2$ of new rows")
-    axes.legend(frameon=False)

@@ -74,17 +74,10 @@ def find_index(
 ) -> Index:
     """Fit networks to all rows, to three quarters of them and to halves, and find the index of each.
 
-    Parameters
-    ----------
-    layers : tuple of FirstLayer
-        Two independent draws: what two halves agree on is then not what their networks have in common. The first also
-        serves all other fits.
-    move : Move
-        The step that each of the networks takes on the rows it sees.
-    penalty : float
-        Penalty of the ridge fits, relative to the mean squared length of a row of centred features.
-    target : ndarray, shape (n,)
-        The sign of the direction is such that its projections do not correlate negatively with this.
+    The layers are two independent draws: what two halves agree on is then not what their networks have in common. The
+    first also serves all other fits. Each network makes the move on the rows it sees. The penalty of the ridge fits is
+    relative to the mean squared length of a row of centred features. The sign of the direction is such that its
+    projections do not correlate negatively with the target, shape (n,).
     """
     quarters = sample.parts(QUARTERS)
     nowhere, constant = np.zeros(sample.z.shape[1]), np.zeros(sample.y.shape)
@@ -135,19 +128,8 @@ def agreement(correlations: Host, variances: Host) -> float:
 
     Two random directions of few inputs agree to some degree, too. If the projections on them have independent Gaussian
     components of variances :math:`v_i`, the squared correlation is :math:`c=\sum v_i^2/(\sum v_i)^2` on average. A
-    correlation q of what the rows tell becomes :math:`q^2(1-c)+c` by it.
-
-    Parameters
-    ----------
-    correlations : ndarray, shape (pairs,)
-        Of several pairs of halves.
-    variances : ndarray, shape (inputs,)
-        Up to a factor; zero where no input varies.
-
-    Returns
-    -------
-    float
-        One where the inputs have a single direction.
+    correlation q of what the rows tell becomes :math:`q^2(1-c)+c` by it. The correlations are those of several pairs of
+    halves, and the variances are known up to a factor. The result is one where the inputs have a single direction.
     """
     total = float(np.sum(variances))
     chance = float(np.sum((variances / total) ** 2)) if total > 0 else 0.0
@@ -158,18 +140,9 @@ def agreement(correlations: Host, variances: Host) -> float:
 def implied_alignment(halves: float, share: float = 1.0) -> float:
     r"""Return the alignment with the direction of infinitely many rows that the agreement of two halves implies.
 
-    Parameters
-    ----------
-    halves : float
-        Correlation q between the projections on two directions, each of one half of the rows.
-    share : float
-        Share s of the rows that the direction in question has seen.
-
-    Returns
-    -------
-    float
-        :math:`(1+(1/q-1)/(2s))^{-1/2}`, for errors independent between rows; with all rows it is
-        :math:`\sqrt{2q/(1+q)}` (Spearman and Brown).
+    It is :math:`(1+(1/q-1)/(2s))^{-1/2}` for errors that are independent between rows, where q is the correlation
+    between the projections on the directions of two halves of the rows, and s the share of the rows that the direction
+    in question has seen. With all rows it is :math:`\sqrt{2q/(1+q)}` (Spearman and Brown).
     """
     return float((1 + (1 / max(halves, 1e-6) - 1) / (2 * share)) ** -0.5)
 

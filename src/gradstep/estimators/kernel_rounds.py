@@ -40,29 +40,15 @@ _ONE_PLACE = 1e-5
 
 
 def kernel_gradients(z: Host, y: Host, weights: Host, most: int) -> tuple[Host | None, int]:
-    """Return the gradients at the rows of a function that is fitted in rounds.
+    """Return the gradients at the rows of a function that is fitted in `most` rounds, and how many there were.
 
     Rounds end early when the error of generalised cross-validation falls by less than two per cent. A round in which it
     rises is left out.
 
-    Parameters
-    ----------
-    z : ndarray, shape (n, d)
-        Distinct inputs in random order; at most `KERNEL_ROWS` are sensible.
-    y : ndarray, shape (n, k)
-        Targets. The outer products are added over the outputs.
-    weights : ndarray, shape (n,)
-        Positive; a weight of two is two rows with the same inputs, and their mean target.
-    most : int
-        Rounds at most, >= 1.
-
-    Returns
-    -------
-    gradients : ndarray, shape (rows, d), or None
-        Matrix ``R`` with ``R^T R`` equal to ``M``, up to a factor. It has a row for each input and output, of the first
-        inputs alone if there are many outputs. None if the targets or the inputs are constant.
-    rounds : int
-        Number of rounds.
+    The inputs, shape (n, d), are distinct and in random order; at most `KERNEL_ROWS` are sensible. The targets have the
+    shape (n, k). A weight of two is two rows with the same inputs, and their mean target. The gradients are a matrix
+    ``R`` with ``R^T R`` equal to ``M``, up to a factor. It has a row for each input and output, of the first inputs
+    alone if there are many outputs, and is None if the targets or the inputs are constant.
     """
     if z.shape[1] > len(z):  # everything happens in the span of the rows
         basis = np.linalg.qr(z.T)[0]

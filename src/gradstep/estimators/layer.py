@@ -80,11 +80,7 @@ class FirstLayer:
 
         Rows that were drawn from ``N(0, I)`` are then drawn from ``N(0, M)``, up to a factor that keeps the root mean
         square of all pre-activations. The identity keeps a share of every direction, so that none is lost for good.
-
-        Parameters
-        ----------
-        gradients : ndarray, shape (rows, d)
-            ``R``, some of whose projections vary.
+        The gradients ``R`` have the shape (rows, d), and some of their projections vary.
         """
         rows, d = gradients.shape
         values, vectors = np.linalg.eigh(gradients.T @ gradients if d <= rows else gradients @ gradients.T)
@@ -114,18 +110,10 @@ class FirstLayer:
         return np.asarray(self.activation.derivative(z @ self.weights.T + self.offsets))
 
     def gradient(self, backend: Backend, blocks: Iterable[tuple[Host, Host, Host]]) -> Host:
-        """Sum the weighted gradient over blocks of rows.
+        """Sum the weighted gradient over blocks of inputs (rows, d), targets (rows, k) and weights (rows,).
 
-        Parameters
-        ----------
-        blocks : iterable of (z, y, weights)
-            Shapes (rows, d), (rows, k), (rows,).
-
-        Returns
-        -------
-        ndarray, shape (N, d)
-            ``sum_mu weight_mu sum_o a_io (y_mu,o - f_o(x_mu)) sigma'(u_i,mu) x_mu`` with
-            ``f_o = (1/N) sum_i a_io sigma(u_i)``: not yet divided by the sum of the weights.
+        It is ``sum_mu weight_mu sum_o a_io (y_mu,o - f_o(x_mu)) sigma'(u_i,mu) x_mu``, shape (N, d), with
+        ``f_o = (1/N) sum_i a_io sigma(u_i)``: not yet divided by the sum of the weights.
         """
         total = backend.zeros(self.weights.shape)
         readout = backend.data(self.readout)

@@ -122,12 +122,7 @@ class Learned:
         return [(self.columns[k], float(importances[k])) for k in order if importances[k] > _WORTH]
 
     def plot(self) -> Figure:
-        """Draw the importances of the columns, and the shares of the directions.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
+        """Draw the importances of the columns, and the shares of the directions."""
         from gradstep.estimators.figures import draw_learned
         from gradstep.picture import offer
 
@@ -169,12 +164,7 @@ class LearnedLink:
         )
 
     def plot(self) -> Figure:
-        """Draw the targets and the network along the direction.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
+        """Draw the targets and the network along the direction."""
         from gradstep.estimators.figures import draw_link
         from gradstep.picture import offer
 

@@ -56,14 +56,8 @@ class Link:
         """Return the link on the index itself, when this one was fitted on a projection that has `alignment` with it.
 
         A projection with alignment gamma shows ``gamma^k`` times the k-th coefficient. What would exceed the variance
-        of the targets (noise in small coefficients, blown up) is scaled back.
-
-        Returns
-        -------
-        formula : str
-            The link without its constant, as `gradstep.Problem` reads it; empty where there is none.
-        noise : float
-            Standard deviation of the remaining noise.
+        of the targets (noise in small coefficients, blown up) is scaled back. The link is a formula without its
+        constant, as `gradstep.Problem` reads it, empty where there is none, with the standard deviation of its noise.
         """
         k = np.arange(len(self.coefficients))
         grown = np.where(k > 0, self.coefficients / alignment**k, 0.0)
@@ -86,13 +80,7 @@ def normal_scores(values: Host, weights: Host) -> Host:
 
 
 def fit_link(kappa: Host, y: Host, weights: Host) -> Link:
-    """Fit a smoothing spline, as smooth as generalised cross-validation finds best.
-
-    Parameters
-    ----------
-    kappa, y, weights : ndarray, shape (n,)
-        Normal scores of the projections, targets, weights.
-    """
+    """Fit a spline to n targets against normal scores, as smooth as generalised cross-validation finds best."""
     means = binned(kappa, y, y, weights, most=_KNOTS, least_rows=1)
     if len(means.kappa) < 5 or np.ptp(means.kappa) == 0:
         level = float(weights @ y / weights.sum())
@@ -118,17 +106,9 @@ def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
     with the matrix A that takes y to the values of f. One decomposition gives it at every penalty: with
     :math:`c` an eigenvalue of :math:`W^{1/2}AW^{-1/2}` at :math:`\lambda_0`, what :math:`t\lambda_0` leaves of y along
     its eigenvector is :math:`t(1-c)/(c+t(1-c))`. These eigenvalues lie between zero and one; those of the penalty
-    differ by so many powers of ten where points are close that the small ones would be rounding.
-
-    Parameters
-    ----------
-    x, y, weights : ndarray, shape (n,)
-        Increasing points, at least three; values; weights whose mean is one.
-
-    Returns
-    -------
-    float
-        Between a ten-millionth and ten million times `_ROUGHNESS`.
+    differ by so many powers of ten where points are close that the small ones would be rounding. There are at least
+    three points x, which increase, and the weights have the mean one. The penalty is between a ten-millionth and ten
+    million times `_ROUGHNESS`.
     """
     step, roots = np.maximum(np.diff(x), _SHORTEST), np.sqrt(weights)
     # Second differences Q of values, and the Gram matrix R of the hat functions that second derivatives are made of.
@@ -170,14 +150,7 @@ class Bins:
 
 
 def binned(kappa: Host, y: Host, learned: Host, weights: Host, *, most: int = 20, least_rows: int = 10) -> Bins:
-    """Average along the projection.
-
-    Parameters
-    ----------
-    kappa, y, learned, weights : ndarray, shape (n,)
-    most, least_rows : int
-        Number of bins at most, and of rows in each at least; rows with equal projections share a bin.
-    """
+    """Average n rows along the projection, in `most` bins of `least_rows` at least; equal projections share a bin."""
     _, level = np.unique(kappa, return_inverse=True)
     share = np.cumsum(np.bincount(level, weights)) / weights.sum()
     count = int(np.clip(len(y) // least_rows, 1, most))

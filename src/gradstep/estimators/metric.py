@@ -54,10 +54,7 @@ class Metric:
         return np.asarray(np.sqrt((weights @ self.directions) ** 2 @ self.eigenvalues))
 
     def movement(self, weights: Host, change: Host) -> float:
-        """Return the root mean square of all ``<change_i, z>`` relative to that of all ``<w_i, z>``.
-
-        Zero where the inputs do not vary.
-        """
+        """Return the root mean square of all ``<change_i, z>`` over that of all ``<w_i, z>``; zero without any."""
         before = float(np.linalg.norm(self.sizes(weights)))
         return float(np.linalg.norm(self.sizes(change))) / before if before > 0 else 0.0
 
@@ -92,12 +89,8 @@ class Metric:
     def leading(self, change: Host) -> tuple[Host, Host]:
         """Find where a change of the first layer, shape (N, d), moves the pre-activations most.
 
-        Returns
-        -------
-        direction : ndarray, shape (d,)
-            Direction in the inputs, scaled to projections of variance one.
-        side : ndarray, shape (N,)
-            How much each neuron moves along it, of norm one.
+        Return the direction in the inputs, shape (d,), scaled to projections of variance one, and how much each neuron
+        moves along it, shape (N,), of norm one.
         """
         roots = np.sqrt(self.eigenvalues)
         left, _, right = np.linalg.svd((change @ self.directions) * roots, full_matrices=False)

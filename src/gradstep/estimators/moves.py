@@ -214,17 +214,10 @@ def gradient_rows(outputs: int) -> int:
 
 
 def average_gradients(layer: FirstLayer, coefficients: Host, sample: Sample) -> Host:
-    """Return a matrix R with ``R^T R`` equal to the average gradient outer product of a network over some rows.
+    """Return a matrix R with ``R^T R`` equal to the average gradient outer product of a network over n rows.
 
-    Parameters
-    ----------
-    coefficients : ndarray, shape (N, k)
-        Coefficients of the readout; the outer products are added over its outputs.
-
-    Returns
-    -------
-    ndarray, shape (n k, d)
-        Rows in the order of the inputs, the outputs of one input together.
+    The readout has coefficients (N, k), and the outer products are added over its outputs. The matrix, shape (n k, d),
+    has its rows in the order of the inputs, the outputs of one input together.
     """
     slopes = layer.slopes(sample.z) * np.sqrt(sample.weights / sample.weights.sum())[:, None]
     gradients = [(slopes * column) @ layer.weights for column in coefficients.T]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from gradstep.checks import integer
 from gradstep.errors import InvalidInput
@@ -23,7 +23,7 @@ from gradstep.estimators.refits import Model
 from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.table import Table, row_hashes
-from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.simulation.backend import Backend, to_host
 from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, left_out, penalty_path, scores_of
 from gradstep.simulation.ridge import IndexedBlocks, factorise
 
@@ -93,22 +93,49 @@ class OneStepReadout(OneStep):
         )
         self.ridge = ridge
 
-    def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
-        with self._threads(X.shape[0], settings.width):
-            training = self._training(X, targets, sample_weight, settings, readout=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take the step and fit the readout.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        y : array-like
+            Targets of a regression, shape (n,) or (n, outputs), or labels of any kind, shape (n,).
+        sample_weight : array-like, shape (n,), optional
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            On parameters, inputs, targets or labels that cannot be used; if there is only one class.
+        """
+        table, settings = self._begin(X, y)
+        targets = self._targets_of_fit(y)
+        check_consistent_length(table, targets)
+        with self._threads(table.shape[0], settings.width):
+            weights = self._row_weights(table, y, sample_weight)
+            training = self._training(table, targets, weights, settings, readout=True)
             with self._in_range():
                 self._take_step(training)
                 coefficients, intercept = self._fit_readout(training)
             self.learned_ = self._learn(training, coefficients)
         self.coef_: Host = (coefficients * training.scale).T
         self.intercept_: Any = training.centre + intercept * training.scale
+        self._finish(y, targets)
+        return self
+
+    def _targets_of_fit(self, y: Any) -> Host:
+        """Return the targets (n, k) of a fit, and learn what later tables have to agree with."""
+        return self._target_matrix(y)
+
+    def _finish(self, y: Any, targets: Host) -> None:
+        """Add what the kind of targets asks for to a fit."""
 
     def _design(self, table: Table, where: Backend, rows: Rows) -> IndexedBlocks:
-        def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-            for z, index in table.blocks(rows):
-                yield self._layer.features(where, z), index
-
-        return blocks
+        return lambda: ((self._layer.features(where, z), index) for z, index in table.blocks(rows))
 
     def _fit_readout(self, training: Training) -> tuple[Host, Host]:
         """Fit the ridge readout of the standardised targets: coefficients (N, k) and intercepts (k,)."""

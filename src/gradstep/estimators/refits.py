@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import is_classifier
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import Metric, measure
@@ -38,26 +38,10 @@ _MANY_MORE = 2
 class Model:
     """A fitted model with rows of a table, and all that it takes to fit it to parts of them.
 
-    Parameters
-    ----------
-    initial, stepped : FirstLayer
-        As drawn, and as fitted.
-    sample : Sample
-    targets : ndarray, shape (n, K)
-        Those of the readout: standardised numbers, or classes coded as +1 and -1.
-    classes : bool
-    metric : Metric
-    move : Move
-        The step that was taken.
-    eta : float or None
-        Its size, where that was given.
-    n_steps : int
-    unit : float
-        Unit of the sample's weights.
-    ridge : float
-        Penalty of the fit.
-    rows : int
-        Rows to which its readout was fitted.
+    The first layers are the one drawn and the fitted one, `move` is the step that was taken, and `eta` its size, where
+    that was given. The `targets`, shape (n, K), are those of the readout: standardised numbers, or classes coded as +1
+    and -1. `unit` is that of the sample's weights, `ridge` the penalty of the fit, and `rows` the number of rows to
+    which its readout was fitted.
     """
 
     initial: FirstLayer
@@ -95,9 +79,8 @@ class Model:
 
     def curve(self, *, n: ArrayLike | None = None, ridge: ArrayLike | None = None) -> ScoreCurve:
         """Estimate its learning curve; arguments as for `score_curve`."""
-        return score_curve(
-            self.pool(), self.levels, self.ridge, classes=self.classes, n=n, ridge=ridge, middle=self.middle
-        )
+        pool = self.pool(self.stepped)
+        return score_curve(pool, self.levels, self.ridge, classes=self.classes, n=n, ridge=ridge, middle=self.middle)
 
     @cached_property
     def middle(self) -> float:
@@ -108,18 +91,10 @@ class Model:
         """
         if self.rows < _MANY_MORE * int(self.sample.fit_rows.sum()):
             return self.ridge
-        pool = self.pool()
+        pool = self.pool(self.stepped)
         ridge = pool.ridge()
         scores = pool.scores(ridge, np.ones(len(pool.y), dtype=bool), penalty_path(ridge))
         return float(scores.penalties[scores.best])
-
-    def pool(self) -> Sample:
-        """Return the rows of the readout with the features and the targets that the fit has."""
-        return self._pool(self.stepped)
-
-    def inputs(self) -> Sample:
-        """Return the same rows with the standardised inputs for features."""
-        return self._pool(None)
 
     def levels(self, penalties: Host) -> Levels:
         """Return the errors of networks of which neither step nor readout has used the row.
@@ -139,8 +114,8 @@ class Model:
         )
         return Levels(1 - 1 / _PARTS, most, half)
 
-    def _pool(self, layer: FirstLayer | None) -> Sample:
-        """Return the rows of the readout with the features of a layer, or with their inputs if there is none."""
+    def pool(self, layer: FirstLayer | None = None) -> Sample:
+        """Return the rows of the readout with the features of a layer, or the standardised inputs if there is none."""
         rows = self.sample.fit_rows
         seen, targets = self.sample.of(rows), self.targets[rows]
         features, weights = seen.z if layer is None else layer.features(HOST, seen.z), seen.weights * self.unit
@@ -156,7 +131,7 @@ class Model:
         squares, wrong, times = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], 1))
         for step, rows in splits:
             layer = moved_on(self.initial, self.sample, step, self.metric, self.move, self.n_steps, eta=self.eta)
-            found = left_out_errors(self._pool(layer), rows[fit], penalties)
+            found = left_out_errors(self.pool(layer), rows[fit], penalties)
             squares[rows[fit]] += found.squares
             wrong[rows[fit]] += found.wrong
             times[rows[fit]] += 1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import MultiOutputMixin, RegressorMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from gradstep.checks import real
 from gradstep.estimators.readout import OneStepReadout
@@ -16,7 +15,7 @@ from gradstep.estimators.targets import number_targets
 __all__ = ["OneStepRegressor"]
 
 
-class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
+class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):
     r"""Ridge regression on the features of a two-layer network whose first layer has learned.
 
     The features :math:`\phi_i(z)=\sigma(\langle w_i, z\rangle + c_i)` are those of `OneStepFeatures`. The readout
@@ -83,31 +82,9 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take the step and fit the readout.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-        y : array-like, shape (n,) or (n, outputs)
-        sample_weight : array-like, shape (n,), optional
-
-        Returns
-        -------
-        OneStepRegressor
-
-        Raises
-        ------
-        ValueError
-            On parameters, inputs or targets that cannot be used.
-        """
-        table, settings = self._begin(X, y)
-        targets = self._target_matrix(y)
-        check_consistent_length(table, targets)
-        self._fit(table, targets, sample_weight, settings)
+    def _finish(self, y: Any, targets: NDArray[np.float64]) -> None:
         if np.asarray(y).ndim == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
-        return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the targets.

@@ -64,12 +64,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Score:
-    """A score with its standard error.
-
-    Parameters
-    ----------
-    value, standard_error : float
-    """
+    """A score with its standard error."""
 
     value: float
     standard_error: float
@@ -157,9 +152,8 @@ class ScoreCurve(Summarised):
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences about what to know before relying on the numbers."""
-        edges = {0, len(self.ridge) - 1} if len(self.ridge) > 1 else set()
-        order = np.argsort(np.argsort(self.ridge))
-        ends = [int(n) for n, place in zip(self.n, self.best, strict=True) if int(order[place]) in edges]
+        edges = (self.ridge.min(), self.ridge.max()) if len(self.ridge) > 1 else ()
+        ends = [int(n) for n, best in zip(self.n, self.best_ridge, strict=True) if best in edges]
         notes = [note for note in self.curve.caveats if not note.startswith("More than")]
         if ends:
             notes.append(f"At n = {', '.join(map(str, ends))} the best penalty is the last one tried, or beyond.")
@@ -172,10 +166,6 @@ class ScoreCurve(Summarised):
         ----------
         n : int
             One of the numbers in `n`.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -194,10 +184,6 @@ class ScoreCurve(Summarised):
         ----------
         before, after : int
             Two of the numbers in `n`.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -228,10 +214,6 @@ class ScoreCurve(Summarised):
         ----------
         over : ScoreCurve
             Of the same table.
-
-        Returns
-        -------
-        Score
 
         Raises
         ------
@@ -268,12 +250,7 @@ class ScoreCurve(Summarised):
         return frame
 
     def plot(self) -> Figure:
-        """Draw R^2 against the number of rows, and against the penalty.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
+        """Draw R^2 against the number of rows, and against the penalty."""
         from gradstep.estimators.figures import draw_scores
         from gradstep.picture import offer
 
@@ -364,29 +341,11 @@ def score_curve(
     ridge: ArrayLike | None = None,
     middle: float | None = None,
 ) -> ScoreCurve:
-    """Estimate the curve of a model.
+    """Estimate the curve of a model whose penalty is `chosen`; n, ridge and errors are those of its `learning_curve`.
 
-    Parameters
-    ----------
-    pool : Sample
-        Rows of the readout with the features of the fit; their targets are standardised numbers, or codes of classes.
-    levels : callable
-        ``levels(penalties)`` returns errors of rows that are left out.
-    chosen : float
-        Penalty of the model.
-    n : array_like of int, optional
-        Numbers of rows, at most twice those of the pool; by default eight from a tenth of them to twice as many.
-    ridge : array_like of float, optional
-        Penalties; by default five, from a twentieth of `middle` to twenty times as much.
-    middle : float, optional
-        By default the penalty of the model.
-
-    Raises
-    ------
-    InvalidInput
-        On fewer than ten rows, targets or features that do not vary, and as `gradstep.learning_curve`.
-    NotConverged
-        As `gradstep.learning_curve`.
+    The pool has the rows of the readout with the features of the fit; their targets are standardised numbers, or codes
+    of classes. ``levels(penalties)`` returns errors of rows that are left out. Penalties are by default around
+    `middle`, which is by default the model's own.
     """
     rows, weights = len(pool.y), pool.weights
     if rows < _FEWEST_ROWS:

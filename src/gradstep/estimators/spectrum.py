@@ -50,25 +50,7 @@ class Spectrum:
 def spectrum_of(
     fit: OneStepReadout, sample: Sample, metric: Metric, n_steps: int, random: np.random.RandomState
 ) -> Spectrum:
-    """Return the spectra of the features of a fit.
-
-    Parameters
-    ----------
-    fit : OneStepReadout
-        Fitted; its step, if it has taken one, is taken again on shuffled targets.
-    sample : Sample
-        Rows of the fit, whose features are compared.
-    metric : Metric
-        That of the gradient.
-    n_steps : int
-        Steps of the first layer.
-    random : RandomState
-        Shuffles the targets.
-
-    Returns
-    -------
-    Spectrum
-    """
+    """Return the spectra of the features of a fit on some of its rows; `random` shuffles the targets."""
     layer, order = fit._initial, random.permutation(len(sample.y))
     shuffled, width = replace(sample, y=sample.y[order]), min(layer.width, _WIDTH)
     if fit.eta_ or fit.rounds_:

@@ -173,6 +173,15 @@ class StepErrors:
         assert path is not None  # moves whose features overflow are not chosen
         return path
 
+    @property
+    def of_classes(self) -> StepErrors | None:
+        """The same with shares of wrong classes in the place of squared errors; None for numbers."""
+        return None if self.wrong is None else replace(self, squares=self.wrong)
+
+    def error(self, move: Move) -> float:
+        """Return the error of a move."""
+        return float(self.errors[self.moves.index(move)])
+
     def gain(self, move: Move, over: Move = NO_STEP, *, of: StepErrors | None = None) -> tuple[float, float]:
         """Return how much lower the error of a move is than that of another, with the standard error over rows.
 
@@ -180,23 +189,7 @@ class StepErrors:
         either overflow.
         """
         other = of or self
-        return self._less(self.squares[self.moves.index(move)], other.squares[other.moves.index(over)])
-
-    def more_right(self, move: Move, over: Move, *, of: StepErrors | None = None) -> tuple[float, float]:
-        """Return how much higher the accuracy is, as `gain`; NaN and zero for numbers."""
-        other = of or self
-        if self.wrong is None or other.wrong is None:
-            return math.nan, 0.0
-        return self._less(self.wrong[self.moves.index(move)], other.wrong[other.moves.index(over)])
-
-    def accuracy(self, move: Move) -> float:
-        """Return the share of rows whose class wins; NaN for numbers, and where features overflow."""
-        if self.wrong is None:
-            return math.nan
-        return 1 - float(self.wrong[self.moves.index(move)] @ self.weights / self.weights.sum())
-
-    def _less(self, ours: Host, theirs: Host) -> tuple[float, float]:
-        """Return how much less one is than the other, in the mean over rows, with its standard error."""
+        ours, theirs = self.squares[self.moves.index(move)], other.squares[other.moves.index(over)]
         share = self.weights / self.weights.sum()
         gain = float(share @ theirs) - float(share @ ours)
         if not math.isfinite(gain):
@@ -224,16 +217,10 @@ def score_steps(
     n_steps: int,
     mistaken: Mistaken | None = None,
 ) -> StepErrors:
-    """Measure honest leave-one-out errors of several steps.
+    """Measure honest leave-one-out errors of several steps of a layer as it was drawn.
 
-    Parameters
-    ----------
-    layer : FirstLayer
-        As drawn; as wide as the comparison shall be.
-    moves : sequence of Move
-        Their scales are divided evenly among the steps.
-    mistaken : callable, optional
-        Says where outputs mean another class than the targets, as for `leave_one_out`.
+    The scale of a move is divided evenly among its `n_steps`. `mistaken` says where outputs mean another class than
+    the targets, as for `leave_one_out`.
     """
     folds, fit = list(sample.folds()), sample.of(sample.fit_rows)
     gradients = [gradient_on(layer, sample, seen) for seen, _ in folds]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import check_array
 
 __all__ = [
     "Standardisation",
@@ -50,9 +50,9 @@ def is_only_sliced(X: Any) -> bool:
 class Standardisation:
     """Columns of mean zero and variance one, without gaps and without extreme values.
 
-    A column is clipped, centred and scaled. Where a value is missing it becomes the mean, zero, and columns that had
-    gaps in the fit are followed by one more each, which says (standardised, too) where they are. Columns that do not
-    vary become zero.
+    A column is clipped, centred and scaled. A missing value becomes the mean, zero. For each column that had gaps in
+    the fit there is one more column after all others, which says (standardised, too) where they are. Columns that do
+    not vary become zero.
 
     Parameters
     ----------
@@ -96,18 +96,9 @@ class Standardisation:
 
 @dataclass(frozen=True)
 class Table:
-    """Inputs that are only sliced, with standardised targets and weights.
+    """Inputs (n, d) that are only sliced by rows, with standardised targets (n, k) and weights (n,).
 
-    Parameters
-    ----------
-    inputs : array, shape (n, d)
-        Only ever sliced by rows.
-    targets : ndarray, shape (n, k)
-    weights : ndarray, shape (n,)
-        Not negative; rows of weight zero are skipped.
-    standard : Standardisation
-    block_rows : int
-        Rows read at a time.
+    Rows of weight zero are skipped, and `block_rows` are read at a time.
     """
 
     inputs: Any
@@ -117,13 +108,7 @@ class Table:
     block_rows: int
 
     def blocks(self, rows: NDArray[np.bool_] | None = None) -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        """Yield standardised inputs (m, r) of the chosen rows with the indices (m,) of those rows.
-
-        Parameters
-        ----------
-        rows : ndarray of bool, shape (n,), optional
-            Which rows; default those of positive weight.
-        """
+        """Yield standardised inputs (m, r) of chosen rows, or all of positive weight, with the rows' indices (m,)."""
         chosen = self.weights > 0 if rows is None else rows
         for part, block in raw_blocks(self.inputs, self.block_rows):
             index = np.flatnonzero(chosen[part])
@@ -163,19 +148,7 @@ def standardisation(
     Values further than five standard deviations from the mean are clipped there. As they raise the deviation
     themselves, this is done three times.
 
-    Parameters
-    ----------
-    inputs : array, shape (n, d)
-    weights : ndarray, shape (n,)
-    multipliers : ndarray of uint64, shape (d,)
-        Odd; define the hash.
-    clip : bool
-        Whether extreme values are clipped.
-
-    Returns
-    -------
-    Standardisation
-    hashes : ndarray of uint64, shape (n,)
+    The hashes, shape (n,), are those of `row_hashes`, with an odd multiplier for each of the d columns.
     """
     d = inputs.shape[1]
     rows = rows_per_block(d)
@@ -262,19 +235,8 @@ def cell_hashes(hashes: NDArray[np.uint64], targets: Array, weights: Array) -> N
 
     Copies of a row are left out together, since a copy of it would predict it. Where all rows have one of a few
     different inputs, such as the levels of a factor, a fit without all rows of a level knows nothing of it, while new
-    rows have the same levels. There every row is an observation of its own.
-
-    Parameters
-    ----------
-    hashes : ndarray of uint64, shape (n,)
-        Of the inputs.
-    targets : ndarray, shape (n, k)
-    weights : ndarray, shape (n,)
-
-    Returns
-    -------
-    ndarray of uint64, shape (n,)
-        Rows that agree in everything are numbered, so that the order of the rows makes no difference.
+    rows have the same levels. There every row is an observation of its own; rows that agree in everything are numbered,
+    so that the order of the rows makes no difference.
     """
     counted = weights > 0
     cells = len(np.unique(hashes[counted]))

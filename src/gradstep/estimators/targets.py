@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils import assert_all_finite, check_array, column_or_1d  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped, unused-ignore]
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 
 from gradstep.estimators.columns import refuse_dates
 

@@ -37,29 +37,12 @@ def caveats_of(
     capped_share: float,
     classes: bool,
 ) -> tuple[str, ...]:
-    """Return sentences about what may be wrong with a learning curve.
+    """Return sentences about what may be wrong with a learning curve, from a pool of so many rows.
 
-    Parameters
-    ----------
-    failures : mapping of (n, ridge) to NotConverged
-        Pairs without a solution.
-    sizes : ndarray, shape (A,)
-        Numbers of samples.
-    rows : int
-        Rows of the pool.
-    copied : int
-        Rows whose features are those of an earlier row.
-    deciding : float
-        Smallest effective number of rows behind a standard error.
-    capped_share : float
-        Largest share of rows whose weight is bounded in the extrapolation.
-    classes : bool
-        Whether there is a classification error. It is that of the equations also where the others are measured on
-        parts of the pool.
-
-    Returns
-    -------
-    tuple of str
+    Failures are by n and ridge. `copied` rows have the features of an earlier row, `deciding` is the smallest effective
+    number of rows behind a standard error, and `capped_share` the largest share of rows whose weight is bounded in the
+    extrapolation. The error of `classes`, if there are any, is that of the equations also where the others are measured
+    on parts of the pool.
     """
     notes = []
     if copied:

@@ -37,17 +37,10 @@ def are_classes(targets: Array) -> bool:
 
 
 def misclassification(errors: RowErrors) -> Host:
-    """Return the probability that a fit to n rows takes each row, left out, for another class.
+    """Return the probability that a fit to n rows takes each row, left out, for another class, shape (M,).
 
-    Parameters
-    ----------
-    errors : RowErrors
-        Of targets as `are_classes` wants them. The class is the sign of a single output, or the largest of several.
-
-    Returns
-    -------
-    ndarray, shape (M,)
-        All nan for n > M, where the pool shows more variation than there is.
+    Targets are as `are_classes` wants them. The class is the sign of a single output, or the largest of several. All
+    are nan for n > M, where the pool shows more variation than there is.
     """
     fit, pool = errors.fit, errors.fit.resolvent.pool
     if fit.missing < 0:

@@ -22,27 +22,12 @@ class NotDefinite(ArithmeticError):  # noqa: N818
 def conjugate_gradient(
     product: Callable[[Array], Array], right: Array, diagonal: Array, tolerance: float, *, certified: bool = False
 ) -> tuple[Array, float]:
-    """Solve systems by conjugate gradients, preconditioned by a diagonal.
+    """Solve systems by conjugate gradients, preconditioned by the inverse of a positive diagonal.
 
-    Parameters
-    ----------
-    product : callable
-        Product of the matrix with a vector (M,); or of G matrices with the columns of (M, G).
-    right : array, shape (M,) or (M, G)
-        One right side, or one for each of G matrices.
-    diagonal : array, shape (M,) or (M, G)
-        Positive; the preconditioner is its inverse.
-    tolerance : float
-        Norm of the residual over that of the right side, both in the metric of the preconditioner, at which to stop.
-    certified : bool
-        Whether the residual is computed anew from the solution, at the price of one more product.
-
-    Returns
-    -------
-    solution : array, shape (M,) or (M, G)
-    residual : float
-        The same relative norm, the largest over columns: what is left of the right side, or what the steps have made
-        of it.
+    The right side has the shape (M,), or (M, G) for one column of each of G matrices, and so have the solution and what
+    `product` takes and returns. The tolerance is the norm of the residual over that of the right side, both in the
+    metric of the preconditioner. The residual returned is the same relative norm, the largest over columns: what the
+    steps have made of it or, if it is `certified`, computed anew from the solution with one more product.
 
     Raises
     ------

@@ -26,15 +26,7 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class EqualFits:
-    """Weights and errors of G fits.
-
-    Parameters
-    ----------
-    weights : ndarray, shape (G,)
-        Weight of every row.
-    errors : ndarray, shape (2, G)
-        Test and training error.
-    """
+    """Weights of all rows (G,), and test and training errors (2, G), of G fits."""
 
     weights: Host
     errors: Host
@@ -43,18 +35,7 @@ class EqualFits:
 def equal_fits(pool: Pool, samples: Host, ridges: Host) -> EqualFits:
     """Return the fits that stand for those to n rows if all rows have the mean leverage.
 
-    Docs, "Learning curve", equation (F10).
-
-    Parameters
-    ----------
-    pool : Pool
-    samples : ndarray, shape (G,)
-        Numbers of rows n, at most those of the pool.
-    ridges : ndarray, shape (G,)
-
-    Returns
-    -------
-    EqualFits
+    The numbers n, shape (G,), are at most those of the pool. Docs, "Learning curve", equation (F10).
     """
     eigenvalues, targets = to_host(pool.eigenvalues)[:, None], to_host(pool.targets)
     explained = np.square(to_host(pool.features.T @ pool.targets)).sum(axis=1)[:, None] / eigenvalues
@@ -72,15 +53,7 @@ def equal_fits(pool: Pool, samples: Host, ridges: Host) -> EqualFits:
 def left_out_errors(pool: Pool, ridges: Host) -> Host:
     """Return the errors for as many samples as the pool has rows, where all weights are one: those of leave-one-out.
 
-    Parameters
-    ----------
-    pool : Pool
-    ridges : ndarray, shape (B,)
-
-    Returns
-    -------
-    ndarray, shape (2, B)
-        Test and training error.
+    They are test and training error, shape (2, B), at B penalties.
     """
     xp, features, targets = pool.xp, pool.features, pool.targets
     spectrum = pool.eigenvalues[:, None] + xp.asarray(ridges, device=device(features))

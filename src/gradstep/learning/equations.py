@@ -140,21 +140,9 @@ class WeightedFit:
         return scale * self.coupled(values / scale)
 
     def solved(self, values: Array, tolerance: float = TOLERANCE, rows: Array | float = 1.0) -> Array:
-        """Return ``(1 - (M/n - 1) P)^-1`` times values (M,).
+        """Return ``(1 - (M/n - 1) P)^-1`` times values (M,), up to a relative residual.
 
-        Docs, "Learning curve", equation (F5).
-
-        Parameters
-        ----------
-        values : array, shape (M,)
-        tolerance : float
-            Relative residual at which to stop.
-        rows : array, shape (M,), optional
-            One for the rows to which P is restricted, zero for the others.
-
-        Returns
-        -------
-        array, shape (M,)
+        `rows` is one for those to which P is restricted, zero for the others. Docs, "Learning curve", equation (F5).
 
         Raises
         ------
@@ -238,10 +226,7 @@ class WeightedFit:
     def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
 
-        Parameters
-        ----------
-        remainder : array, shape (M,), optional
-            Better ones than those of this fit, which then lends the matrix of the step only.
+        With better remainders than those of this fit, it lends the matrix of the step only.
 
         Raises
         ------
@@ -275,27 +260,9 @@ def weighted_fit(
     *,
     single: bool = False,
 ) -> WeightedFit:
-    """Return the weights of the fit that stands for fits to n rows.
+    """Return the fit that stands for fits to so many samples, from weights (M,) to begin with.
 
-    Docs, "Learning curve", equation (F3).
-
-    Parameters
-    ----------
-    pool : Pool
-    samples : float
-        Number n of rows of the fits that it is to stand for.
-    ridge : float
-        Positive.
-    start : array, shape (M,), optional
-        Weights to begin with.
-    tolerance : float
-        Largest residual.
-    single : bool
-        Whether factors may be in single precision.
-
-    Returns
-    -------
-    WeightedFit
+    `single` says whether factors may be in single precision. Docs, "Learning curve", equation (F3).
 
     Raises
     ------
@@ -379,23 +346,9 @@ def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
 
 
 def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = TOLERANCE) -> WeightedFit:
-    """Return the weights of G fits without the entries of the resolvent beside its diagonal.
+    """Return G fits, with weights (M, G), without the entries of the resolvent beside its diagonal.
 
-    Docs, "Learning curve", equation (F11).
-
-    Parameters
-    ----------
-    pool : Pool
-    samples : array, shape (G,)
-        Numbers of rows n that they stand for, at most those of the pool.
-    ridges : array, shape (G,)
-    tolerance : float
-        Largest residual.
-
-    Returns
-    -------
-    WeightedFit
-        With weights of shape (M, G).
+    They stand for so many samples (G,) each, at most the rows of the pool. Docs, "Learning curve", equation (F11).
 
     Raises
     ------
@@ -466,22 +419,10 @@ class RowErrors:
 
 
 def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool = False) -> RowErrors:
-    """Return the expected errors of every row.
+    """Return the expected errors of every row, up to a relative residual of the equation.
 
-    Docs, "Learning curve", equation (F5).
-
-    Parameters
-    ----------
-    fit : WeightedFit
-        As `weighted_fit` returns it.
-    tolerance : float
-        Relative residual of the equation.
-    rounded : bool
-        Whether sums over pairs of rows may be in single precision. Only for a single fit.
-
-    Returns
-    -------
-    RowErrors
+    Sums over pairs of rows may be `rounded` to single precision, for a single fit. Docs, "Learning curve", equation
+    (F5).
 
     Raises
     ------

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.picture import Picture
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from gradstep.learning.curve import LearningCurve
 
-__all__ = ["draw_learning_curve"]
+__all__ = ["draw_against_penalty", "draw_learning_curve"]
+
+Numbers = NDArray[Any]
 
 _GREY, _BLUE, _RED = "#8a8b95", "#4c92fd", "#cc1a00"
 #: Numbers of samples of which the right panel draws the errors against the penalty.
@@ -19,16 +24,7 @@ _SHOWN = 5
 
 
 def draw_learning_curve(curve: LearningCurve) -> Picture:
-    """Draw the best test error against the number of samples and, if there are several, errors against the penalty.
-
-    Parameters
-    ----------
-    curve : LearningCurve
-
-    Returns
-    -------
-    Picture
-    """
+    """Draw the best test error against the number of samples and, if there are several, errors against the penalty."""
     several = len(curve.ridge) > 1
     figure = Picture(figsize=(9.6, 3.6) if several else (5, 3.6), layout="constrained")
     left, *more = np.atleast_1d(figure.subplots(1, 1 + several))
@@ -45,14 +41,25 @@ def draw_learning_curve(curve: LearningCurve) -> Picture:
     left.set(xscale="log", xlabel="training rows n", ylabel="mean squared error", title=title)
     left.legend(frameon=False)
     for axes in more:
-        ridges = np.argsort(curve.ridge)
-        for i in np.unique(np.linspace(0, len(order) - 1, _SHOWN).round().astype(int)):
-            row = order[i]
-            shade = str(0.75 - 0.75 * i / max(len(order) - 1, 1))
-            axes.plot(curve.ridge[ridges], curve.test_error[row, ridges], color=shade, label=f"n = {curve.n[row]}")
-            axes.plot(curve.best_ridge[row], curve.best_test_error[row], "o", ms=4, color=_RED)
-        axes.set(xscale="log", yscale="log", xlabel="ridge", ylabel="test error", title="Test error at each penalty")
-        axes.legend(frameon=False)
+        draw_against_penalty(axes, curve.n, curve.ridge, curve.test_error, curve.best, "n = {}", _RED, _SHOWN)
+        axes.set(yscale="log", xlabel="ridge", ylabel="test error", title="Test error at each penalty")
     for axes in (left, *more):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def draw_against_penalty(
+    axes: Axes, n: Numbers, ridge: Numbers, values: Numbers, best: Numbers, label: str, color: str, most: int
+) -> None:
+    """Draw values (A, B) of at most so many sizes n (A,) against the penalty (B,), with a dot at the best (A,) of each.
+
+    In the label {} stands for the size; the colour is that of the dots.
+    """
+    order, ridges = np.argsort(n), np.argsort(ridge)
+    for place in np.unique(np.linspace(0, len(order) - 1, most).round().astype(int)):
+        row = order[place]
+        shade = str(0.75 - 0.75 * place / max(len(order) - 1, 1))
+        axes.plot(ridge[ridges], values[row, ridges], color=shade, label=label.format(n[row]))
+        axes.plot(ridge[best[row]], values[row, best[row]], "o", ms=4, color=color)
+    axes.set_xscale("log")
+    axes.legend(frameon=False)

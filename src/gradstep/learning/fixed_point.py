@@ -17,28 +17,12 @@ _LEAST_DETERMINANT = 1e-8
 
 
 def accelerated(image: Callable[[Array], Array], start: Array, steps: int, tolerance: float) -> tuple[Array, float]:
-    """Return the fixed points of G maps.
+    """Return the fixed points of G maps, from at most so many images, and the residual.
 
     The next place is that at which the residual would be least, in the sense of least squares, if it were linear
-    between the last three places.
-
-    Parameters
-    ----------
-    image : callable
-        Takes G places (M, G) and returns their images, column by column. They are never above zero.
-    start : array, shape (M, G)
-    steps : int
-        Largest number of images.
-    tolerance : float
-        Largest residual at which to stop.
-
-    Returns
-    -------
-    place : array, shape (M, G)
-        The first place whose residual is small enough, or the last one.
-    residual : float
-        Largest distance between a place and its image, of the last place whose image was computed. If it is above the
-        tolerance, no fixed point was found.
+    between the last three places. Places have the shape (M, G), and `image` takes them to their images, column by
+    column, which are never above zero. The residual is the largest distance between a place and its image. What is
+    returned is the first place where it is within the tolerance; if it is not, no fixed point was found.
     """
     xp = array_namespace(start)
 

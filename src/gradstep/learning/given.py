@@ -37,18 +37,7 @@ class Given(NamedTuple):
 
 
 def checked_rows(features: Any, targets: Any, sample_weight: Any) -> Given:
-    """Return the rows of a pool as arrays of the features' library.
-
-    Parameters
-    ----------
-    features : array_like, shape (M, N)
-    targets : array_like, shape (M,) or (M, K)
-    sample_weight : array_like, shape (M,), or None
-
-    Returns
-    -------
-    Given
-        With targets of shape (M, K).
+    """Return the rows of a pool, features (M, N), targets (M, K) and weights (M,), as arrays of the features' library.
 
     Raises
     ------
@@ -128,12 +117,6 @@ def _holds_numbers(column: Any) -> bool:
 def checked_sizes(n: ArrayLike | None, rows: int) -> Host:
     """Return numbers of samples, shape (A,), in the order given; ten from a tenth of the pool to the pool by default.
 
-    Parameters
-    ----------
-    n : array_like of int, or None
-    rows : int
-        Rows of the pool.
-
     Raises
     ------
     InvalidInput
@@ -157,17 +140,7 @@ def default_ridges(eigenvalues: Host, width: int) -> Host:
 
 
 def checked_ridges(ridge: ArrayLike, sizes: Host, rows: int, largest_eigenvalue: float) -> Host:
-    """Return penalties, shape (B,).
-
-    Parameters
-    ----------
-    ridge : array_like
-    sizes : ndarray, shape (A,)
-        Numbers of samples.
-    rows : int
-        Rows of the pool.
-    largest_eigenvalue : float
-        Of the Gram matrix of the pool.
+    """Return penalties, shape (B,), for the Gram matrix of a pool of so many rows, with this largest eigenvalue.
 
     Raises
     ------

@@ -24,20 +24,9 @@ def refined(places: Host, first: list[int], measure: Callable[[int], Host], tole
     Two interpolations, by splines of a different order, tell where they are least certain by their difference: there
     the next value is measured. It ends when they agree to the tolerance everywhere and the last values were foreseen.
 
-    Parameters
-    ----------
-    places : ndarray, shape (G, 2)
-    first : list of int
-        Numbers of the places that are measured in any case, unless all is known there.
-    measure : callable
-        Takes the number of a place and returns values, shape (Q,).
-    tolerances : ndarray, shape (G, Q)
-    known : ndarray, shape (G, Q)
-        Values that are known without a measurement; nan where they are not.
-
-    Returns
-    -------
-    ndarray, shape (G, Q)
+    There are G places, shape (G, 2), of which those numbered in `first` are measured in any case, unless all is known
+    there. `measure` takes the number of a place and returns Q values. `known` has those that need no measurement, and
+    nan for the others; like the tolerances and the result it has the shape (G, Q).
     """
     values = known.copy()
     asked = np.asarray(np.isnan(values).any(axis=1))
@@ -73,20 +62,9 @@ def refined_at_once(
 ) -> tuple[Host, Host]:
     """Measure and interpolate as `refined` does, if it is cheaper to measure many places together than one by one.
 
-    In each round all places are measured at which the two interpolations differ by more than the tolerance.
-
-    Parameters
-    ----------
-    places : ndarray, shape (G, 2)
-    first : set of int
-    measure : callable
-        Takes the numbers of J places and returns values and tolerances, both of shape (J, Q).
-
-    Returns
-    -------
-    values : ndarray, shape (G, Q)
-    weights : ndarray, shape (G, J)
-        Of the values at the J places that were measured, in the order of their numbers.
+    In each round all places are measured at which the two interpolations differ by more than the tolerance. `measure`
+    takes the numbers of J places and returns values and tolerances, both of shape (J, Q). Return all values, shape
+    (G, Q), and the weights in them, shape (G, J), of those that were measured, in the order of their numbers.
     """
     nodes = sorted(first)
     values, tolerances = measure(nodes)
@@ -105,37 +83,14 @@ def refined_at_once(
 
 
 def lattice(places: Host, count: int) -> list[int]:
-    """Return the places nearest to a lattice that spans them all.
-
-    Parameters
-    ----------
-    places : ndarray, shape (G, 2)
-    count : int
-        Points of the lattice along each axis.
-
-    Returns
-    -------
-    list of int
-    """
+    """Return the numbers of the places (G, 2) nearest to a lattice that spans them all, of `count` points an axis."""
     low, high = places.min(axis=0), places.max(axis=0)
     corners = np.stack(np.meshgrid(*np.linspace(low, high, count).T, indexing="ij"), axis=-1).reshape(-1, 2)
     return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in corners})
 
 
 def spline_weights(nodes: Host, places: Host, order: int) -> Host:
-    """Return the weights of values at nodes in a polyharmonic spline at places.
-
-    Parameters
-    ----------
-    nodes : ndarray, shape (J, 2)
-    places : ndarray, shape (G, 2)
-    order : int
-        One or three.
-
-    Returns
-    -------
-    ndarray, shape (G, J)
-    """
+    """Return weights (G, J) of values at nodes (J, 2) in a polyharmonic spline, of order 1 or 3, at places (G, 2)."""
 
     def tail(at: Host) -> Host:
         return np.hstack([np.ones((len(at), 1)), at if order > 1 else at[:, :0]])

@@ -74,18 +74,7 @@ def _cell(errors: RowErrors, classes: bool) -> Cell:
 def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
     """Solve pairs with n > M, for each n from the largest penalty down: each begins where the last two lead.
 
-    Parameters
-    ----------
-    pool : Pool
-    pairs : list of (n, ridge)
-    classes : bool
-        Whether the targets are classes.
-
-    Returns
-    -------
-    cells : dict of (n, ridge) to Cell
-    failures : dict of (n, ridge) to NotConverged
-        Pairs without a solution.
+    `classes` says whether the targets are classes. Return the cells, and why pairs have no solution.
     """
     cells: dict[Pair, Cell] = {}
     failures: dict[Pair, NotConverged] = {}
@@ -115,19 +104,9 @@ def _continued(before: list[tuple[float, Array]], ridge: float) -> Array | None:
 
 
 def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
-    """Measure the errors of few samples on parts of the pool.
+    """Return all cells, with errors of few samples measured on parts of the pool and influences of their size.
 
     Docs, "Learning curve", equation (F15).
-
-    Parameters
-    ----------
-    pool : Pool
-    cells : dict of (n, ridge) to Cell
-
-    Returns
-    -------
-    dict of (n, ridge) to Cell
-        The same pairs; influences have the size of the errors.
     """
     found = dict(cells)
     for n in {n for n, _ in cells if has_parts(n, pool.rows)}:
@@ -146,38 +125,16 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
 
 
 def solved(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
-    """Solve each of some pairs with n at most M.
-
-    Parameters
-    ----------
-    pool : Pool
-    pairs : list of (n, ridge)
-    classes : bool
-        Whether the targets are classes.
-
-    Returns
-    -------
-    dict of (n, ridge) to Cell
-    """
+    """Solve each of some pairs with n at most M; `classes` says whether the targets are classes."""
     return {pair: _cell(row_errors(weighted_fit(pool, *pair)), classes) for pair in pairs}
 
 
 def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
-    """Solve pairs with n at most M: as many as the others can be interpolated from.
+    """Solve different pairs with n at most M: as many as the others can be interpolated from.
 
     Three descriptions of a fit follow each other: equal weights, for all pairs; a diagonal resolvent, for some; the
     whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
     Docs, "Learning curve", equation (F12).
-
-    Parameters
-    ----------
-    pool : Pool
-    pairs : list of (n, ridge)
-        Different from each other.
-
-    Returns
-    -------
-    dict of (n, ridge) to Cell
     """
     rough = rough_errors(pool, pairs) if len(pairs) > _FEW else None
     if rough is None:

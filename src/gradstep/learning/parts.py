@@ -65,21 +65,9 @@ def has_parts(samples: float, rows: int) -> bool:
 
 
 def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
-    """Measure the errors of fits to n rows.
+    """Measure the errors of fits to so many rows, at most half of those of the pool, at B penalties.
 
     Docs, "Learning curve", equation (F15).
-
-    Parameters
-    ----------
-    pool : Pool
-    samples : int
-        Rows of a part, at most half of those of the pool.
-    ridges : ndarray, shape (B,)
-        Penalties.
-
-    Returns
-    -------
-    MeasuredErrors
     """
     features, targets = to_host(pool.features), to_host(pool.targets)
     parts = pool.rows // samples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,19 +75,16 @@ class Pool:
     def unit(self) -> Array:
         """Features over the roots of their eigenvalues, whose columns have length one; single precision, (M, r)."""
         scale = self.xp.sqrt(self.eigenvalues)
-        return self._single(lambda part: self.features[part, :] / scale)
+        xp, features = self.xp, self.features
+        found = xp.empty(features.shape, dtype=xp.float32, device=device(features))
+        for part in self.blocks():
+            found[part, :] = xp.astype(features[part, :] / scale, xp.float32)
+        return found
 
     @cached_property
     def shares(self) -> Array:
         """Squares of `unit`: the shares of the rows in each eigenvalue, single precision (M, r)."""
         return self.unit**2
-
-    def _single(self, rows: Callable[[slice], Array]) -> Array:
-        xp, features = self.xp, self.features
-        found = xp.empty(features.shape, dtype=xp.float32, device=device(features))
-        for part in self.blocks():
-            found[part, :] = xp.astype(rows(part), xp.float32)
-        return found
 
     def blocks(self) -> Iterator[slice]:
         """Yield slices of rows whose features are few enough to be copied."""
@@ -97,18 +94,8 @@ class Pool:
 def pool_of(features: Array, targets: Array, sample_weight: Array | None = None) -> Pool:
     """Return rows as a pool, from one eigendecomposition of the smaller Gram matrix.
 
-    Parameters
-    ----------
-    features : array, shape (M, N)
-    targets : array, shape (M, K)
-        Of the same library and device, in double precision.
-    sample_weight : array, shape (M,), optional
-        Not negative.
-
-    Returns
-    -------
-    Pool
-        Without the directions in which no row has a component, up to rounding.
+    Features (M, N), targets (M, K) and weights (M,) are arrays of one library and device, in double precision. The pool
+    is without the directions in which no row has a component, up to rounding.
     """
     xp = array_namespace(features)
     rows, width = features.shape

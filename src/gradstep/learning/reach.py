@@ -20,14 +20,7 @@ _SOLVED = 1e-3
 
 
 class Place(NamedTuple):
-    """A pair of n and ridge that has an estimate.
-
-    Parameters
-    ----------
-    samples, ridge : float
-    weights : array, shape (M,)
-        Of the fit that stands for fits to so many rows.
-    """
+    """A pair of n and ridge that has an estimate, with the weights (M,) of the fit that stands for it."""
 
     samples: float
     ridge: float
@@ -35,15 +28,7 @@ class Place(NamedTuple):
 
 
 def place_of(pool: Pool, samples: float, ridge: float, near: Place | None = None) -> Place | None:
-    """Return a pair if the pool tells its errors, otherwise None.
-
-    Parameters
-    ----------
-    pool : Pool
-    samples, ridge : float
-    near : Place, optional
-        Another pair with an estimate, where the search for the weights begins.
-    """
+    """Return a pair if the pool tells its errors, otherwise None; the search begins at another pair that is near."""
     rows = pool.rows
     try:
         # All weights are one for as many samples as rows, and grow from there.
@@ -56,20 +41,9 @@ def place_of(pool: Pool, samples: float, ridge: float, near: Place | None = None
 
 
 def least_ridge(pool: Pool, samples: float, ridge: float) -> Place | None:
-    """Return the place of a penalty not much larger than the least one with an estimate.
+    """Return the place of a penalty at most a quarter above the least one with an estimate; None if none is found.
 
-    Parameters
-    ----------
-    pool : Pool
-    samples : float
-        Number of samples, above the rows of the pool.
-    ridge : float
-        Penalty without an estimate.
-
-    Returns
-    -------
-    Place or None
-        Its penalty is at most a quarter above the least; None if none is found.
+    There are more samples than the pool has rows, and this penalty has no estimate.
     """
     low = ridge
     for _ in range(_RAISES):
@@ -87,22 +61,9 @@ def least_ridge(pool: Pool, samples: float, ridge: float) -> Place | None:
 
 
 def most_samples(pool: Pool, samples: float, ridge: float, near: Place | None) -> int:
-    """Return a number of samples not much smaller than the largest with an estimate.
+    """Return a number of samples below this one: the largest with an estimate, within 2 % of the rows of the pool.
 
-    Parameters
-    ----------
-    pool : Pool
-    samples : float
-        Number of samples without an estimate, above the rows of the pool.
-    ridge : float
-        Penalty.
-    near : Place or None
-        The place of a larger penalty.
-
-    Returns
-    -------
-    int
-        At least the rows of the pool, and within 2 % of these of the largest.
+    It is at least these rows. The search begins at the place of a larger penalty that is near.
     """
     low, high = pool.rows, int(samples)
     while high - low > max(_ROWS * pool.rows, 1):
@@ -116,20 +77,7 @@ def most_samples(pool: Pool, samples: float, ridge: float, near: Place | None) -
 
 
 def with_neighbours(pool: Pool, samples: float, ridge: float, failure: NotConverged) -> NotConverged:
-    """Return the failure of a pair with advice that names pairs with an estimate.
-
-    Parameters
-    ----------
-    pool : Pool
-    samples, ridge : float
-        The pair without an estimate, with more samples than the pool has rows.
-    failure : NotConverged
-        Why.
-
-    Returns
-    -------
-    NotConverged
-    """
+    """Return the failure of a pair with more samples than rows, with advice that names pairs with an estimate."""
     least = least_ridge(pool, samples, ridge)
     most = most_samples(pool, samples, ridge, least)
     larger = "" if least is None else f"for n = {samples:g} with a ridge of {_upwards(least.ridge):g}, and "

@@ -142,15 +142,7 @@ class Resolvent:
     def correlated(self, values: Array, moment: Array | None = None) -> Array:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,).
 
-        Parameters
-        ----------
-        values : array, shape (M,)
-        moment : array, shape (r, r), optional
-            Of these values, where it is known.
-
-        Returns
-        -------
-        array, shape (M,)
+        The moment is that of these values, where it is known.
         """
         if holds_pairs(self.pool):
             return self._pairs @ values
@@ -163,17 +155,7 @@ class Resolvent:
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
 
-        Parameters
-        ----------
-        targets : array, shape (M, K)
-        moment : array, shape (r, r), optional
-            Stands between the two.
-        tolerance : float
-            What is allowed to resolvents that solve for them; this one does not need it.
-
-        Returns
-        -------
-        array, shape (M, K)
+        A moment, shape (r, r), stands between the two. The tolerance is for resolvents that solve for them.
         """
         sums = self.whitened.T @ targets
         return self.whitened @ (sums if moment is None else moment @ sums)

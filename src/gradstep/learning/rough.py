@@ -81,18 +81,8 @@ def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
 def rough_errors(pool: Pool, pairs: list[Pair]) -> Rough | None:
     """Return the errors by a diagonal resolvent, solved for as many pairs as the interpolation of the others needs.
 
-    Docs, "Learning curve", equation (F12).
-
-    Parameters
-    ----------
-    pool : Pool
-    pairs : list of (n, ridge)
-        With n at most the rows of the pool, different from each other.
-
-    Returns
-    -------
-    Rough or None
-        None where an error is zero or has no solution.
+    The pairs differ, and their n are at most the rows of the pool. Return None where an error is zero or has no
+    solution. Docs, "Learning curve", equation (F12).
     """
     samples, ridges = np.array(pairs).T
     equal = equal_fits(pool, samples, ridges).errors

@@ -24,20 +24,9 @@ _REFINEMENTS = 3
 
 
 def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -> Array:
-    """Return the product of a matrix in single precision with values of any size, column by column.
+    """Return the product of a matrix (A, B) in single precision, or of the transpose of one (B, A), with values (B, C).
 
-    Parameters
-    ----------
-    matrix : array, shape (A, B); or (B, A), if transposed
-    values : array, shape (B, C)
-        Each column is divided by its largest value before it is rounded.
-    transposed : bool
-        Whether the product is with the transpose of the matrix.
-
-    Returns
-    -------
-    array, shape (A, C)
-        In double precision.
+    Each column of values is divided by its largest before it is rounded. The product is in double precision.
     """
     xp, largest = array_namespace(values), _sizes(values, 0)
     scaled = xp.astype(values / largest, xp.float32)
@@ -118,12 +107,7 @@ class SingleResolvent(Resolvent):
 
 @dataclass(frozen=True, eq=False)
 class RoundedResolvent:
-    """A resolvent for C columns of values, with the methods of `gradstep.learning.resolvent.Resolvent`.
-
-    Parameters
-    ----------
-    whole : Resolvent
-    """
+    """A whole resolvent for C columns of values, with its methods."""
 
     whole: Resolvent
 

@@ -37,28 +37,19 @@ _TOLERANCE = 1e-2
 _PROBES = 64
 
 
-def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
-    r"""Return the influence of each row on the estimated test error, without their mean.
+def influence_on_test_error(errors: RowErrors) -> Array:
+    """Return the influence of each row on the estimated test error, without their mean, shape (M,).
 
-    Parameters
-    ----------
-    errors : RowErrors
-    tolerance : float
-        Relative residual of the linear systems.
-
-    Returns
-    -------
-    array, shape (M,)
-        The variance of the estimate over pools is the mean square of these divided by M.
+    The variance of the estimate over pools is the mean square of these divided by M.
     """
-    values = errors.squares + increment_response(errors, population=1.0, tolerance=tolerance)
+    values = errors.squares + increment_response(errors, population=1.0)
     return _centred(errors, values, errors.test_error)
 
 
-def influence_on_training_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
+def influence_on_training_error(errors: RowErrors) -> Array:
     """Return the same as `influence_on_test_error` of the training error."""
     increment = errors.squares / (1 + errors.fit.leverage)
-    values = increment - errors.fit.resolvent.ridge * increment_response(errors, ridge=1.0, tolerance=tolerance)
+    values = increment - errors.fit.resolvent.ridge * increment_response(errors, ridge=1.0)
     return _centred(errors, values, errors.training_error)
 
 
@@ -72,23 +63,10 @@ def _centred(errors: RowErrors, values: Array, mean_error: Any) -> Array:
 def increment_response(
     errors: RowErrors, *, population: Any = 0.0, ridge: Any = 0.0, tolerance: float = _TOLERANCE
 ) -> Array:
-    r"""Return the derivative of :math:`\epsilon_j/(1+V_j)` of every row.
+    r"""Return the derivative of :math:`\epsilon_j/(1+V_j)` of every row, shape (M,).
 
-    Docs, "Learning curve", equation (F8).
-
-    Parameters
-    ----------
-    errors : RowErrors
-    population : float
-        Rate at which the weight p of the population grows, with :math:`p\,n\,E(y-b^\top\phi)^2` added to the loss.
-    ridge : float
-        Rate at which the penalty grows.
-    tolerance : float
-        Relative residual of the two linear systems.
-
-    Returns
-    -------
-    array, shape (M,)
+    The rates are those at which the weight p of the population grows, with :math:`p\,n\,E(y-b^\top\phi)^2` added to the
+    loss, and the penalty. Docs, "Learning curve", equation (F8).
     """
     fit, e, squares = errors.fit, errors.residuals, errors.squares
     penalised = bool(np.any(to_host(ridge)))
@@ -134,19 +112,10 @@ def increment_response(
 
 
 def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
-    """Return the influences on the test and on the training error, scaled to what estimates vary by between pools.
+    """Return the influences (M,) on test and training error of one fit, scaled to what estimates vary by between pools.
 
-    Docs, "Learning curve", equation (F14).
-
-    Parameters
-    ----------
-    errors : RowErrors
-        Of a single pair of n and ridge.
-
-    Returns
-    -------
-    test, training : array, shape (M,)
-        Pairs of rows count once in their squares, and not twice as in those of the influences.
+    Pairs of rows count once in their squares, and not twice as in those of the influences. Docs, "Learning curve",
+    equation (F14).
     """
     errors = errors.rounded
     pool, gain, squares = errors.fit.resolvent.pool, 1 + errors.fit.leverage, errors.squares
@@ -168,22 +137,10 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
 
 
 def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> list[float]:
-    r"""Return the variances of estimates between pools that come from pairs of rows.
+    """Return the variances of C estimates between pools that come from pairs of rows, for a single pair of n and ridge.
 
-    Docs, "Learning curve", equation (F14).
-
-    Parameters
-    ----------
-    errors : RowErrors
-        Of a single pair of n and ridge.
-    shares : array, shape (M, C)
-        Shares of the rows in each of C estimates, which is the sum of ``share * errors.squares``.
-    most : int
-        Rows at most whose pairs with all others are summed; they stand for the others.
-
-    Returns
-    -------
-    list of float
+    An estimate is the sum of its column of the shares (M, C) times the squares of the errors. At most so many rows,
+    whose pairs with all others are summed, stand for the others. Docs, "Learning curve", equation (F14).
     """
     errors = errors.rounded
     fit, e, w, rest = errors.fit, errors.residuals, errors.fit.weights, errors.fit.remainder

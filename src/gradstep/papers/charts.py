@@ -104,7 +104,7 @@ def charts(
 
 def _certain(theory: float, values: Array) -> bool:
     """Return whether theory and all measurements are equal: such values do not vary and cannot be compared."""
-    return bool(np.ptp(values) == 0 and abs(theory - values[0]) < 1e-9 * abs(theory))
+    return bool(np.ptp(values) == 0 and abs(theory - values[0]) <= 1e-9 * abs(theory))
 
 
 def _excuse(curve: Curve, sample: Sample) -> dict[str, Any]:

@@ -17,22 +17,12 @@ _COMPARED = ("curve", "quantity", "place", "theory", "mean", "standard_error", "
 
 
 def drawn(panels: Sequence[Panel]) -> str:
-    """Return every line, point, bar, mark and guide, one row a place.
-
-    Parameters
-    ----------
-    panels : sequence of Panel
-    """
+    """Return every line, point, bar, mark and guide, one row a place."""
     return _csv(_DRAWN, (row for number, panel in enumerate(panels, 1) for row in _rows(number, panel)))
 
 
 def compared(comparisons: Sequence[Judged]) -> str:
-    """Return every comparison of theory and measurement, one row each.
-
-    Parameters
-    ----------
-    comparisons : sequence of Judged
-    """
+    """Return every comparison of theory and measurement, one row each."""
     rows = (
         (c.curve, c.quantity, c.place, c.theory, c.mean, c.standard_error, c.seeds, c.z, c.allowance)
         for c in comparisons

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradstep.papers.outcome import Judged
 from gradstep.sweeps import Result, Task
 
-__all__ = ["Place", "Sample", "Settings", "on_curve", "point_seeds"]
+__all__ = ["Place", "Sample", "Settings", "on_curve", "point_seeds", "sizes_at"]
 
 Array = NDArray[np.float64]
 Settings = Mapping[str, Any]
@@ -116,6 +116,11 @@ class Sample:
 def on_curve(samples: Sequence[Sample], curve: str) -> list[Sample]:
     """Return the samples of one curve."""
     return [sample for sample in samples if sample.place.curve == curve]
+
+
+def sizes_at(d: int, per_d: Settings) -> dict[str, Any]:
+    """Return sizes and a penalty that settings have divided by the dimension: sizes are whole numbers."""
+    return {name: value * d if name == "ridge" else round(value * d) for name, value in per_d.items()}
 
 
 def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple[int, ...]:

@@ -330,13 +330,9 @@ def design_of(
 
     Parameters
     ----------
-    base : Problem or mapping
-        The parameters that all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
-    over : mapping
-        Parameter to its values: every combination is a point. A parameter of the problem may be among them: the values
-        take the place of the problem's, here and in `zipped`.
-    zipped : sequence of mapping
-        Each one an axis along which several parameters vary together: lists of the same length.
+    base, over, zipped
+        The problem and the axes of `gradstep.sweep`. A parameter of the problem may be on an axis: the values there
+        take the place of the problem's.
     seeds, first_seed, paired, theory, device, dtype
         As in `Design`.
 

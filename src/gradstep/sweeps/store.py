@@ -128,14 +128,6 @@ class Store:
     def read(self, task: Task) -> Result | None:
         """Return a stored result, or None; a file that is not whole is set aside and counts as missing.
 
-        Parameters
-        ----------
-        task : Task
-
-        Returns
-        -------
-        dict or None
-
         Raises
         ------
         StoreError

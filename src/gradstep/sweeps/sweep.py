@@ -55,22 +55,14 @@ def run(
     design : Design
     folder : Path
         Results, one file a task.
-    workers : int, optional
-        Processes (default: one per core).
+    workers
+        As for `sweep`.
     executor : callable, optional
-        Makes another place to run.
+        Makes another place to run than processes on this machine.
     shard : (int, int)
         (i, N) with 0 <= i < N: carry out every N-th task only.
-    until_se : float, optional
-        Add seeds to the points whose relative standard error of the test error is larger, the worst first.
-    max_seeds : int
-        Bound on the seeds of a point when they are added.
-    report : callable, optional
-        Called with a `State`, about twice a second and at the end.
-
-    Returns
-    -------
-    State
+    until_se, max_seeds, report
+        As for `sweep`; the last report is the state that is returned.
 
     Raises
     ------

@@ -318,10 +318,6 @@ def delta_large_step(
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
     r"""Lower bound :math:`\|P_{>1}f^*\|^2=\mu_2^{*2}` of (3.3) and Fact 4 on the risk of every fixed kernel.
 
-    Parameters
-    ----------
-    sigma_star : str or ScalarFunction
-
     Raises
     ------
     InvalidInput

@@ -87,25 +87,10 @@ def train(
 ) -> Training:
     """Train both layers by gradient descent on all samples until the training loss is below a bound.
 
-    Parameters
-    ----------
-    inputs : ndarray, shape (n, d)
-    labels : ndarray, shape (n,)
-    weights : ndarray, shape (N, d)
-        First layer at initialisation.
-    readout : ndarray, shape (N,)
-        Readout of order one at initialisation.
-    activation : ScalarFunction
-    parameterisation : {"mean-field", "NTK"}
-        Output scale one or the square root of N (module docstring).
-    rate : float
-        Learning rate of the function; the parameters move by ``N rate / scale**2`` times their gradients.
-    directions : sequence of ndarray, shape (d,)
-        Along which the weights are recorded.
-    loss_bound : float
-        Half the mean squared residual to reach.
-    maximum_steps : int
-        Largest number of steps.
+    There are inputs (n, d) and labels (n,). The weights (N, d) and the readout of order one (N,) are those at
+    initialisation. The output scale of the parameterisation is one, or the square root of N for ``"NTK"``. The rate is
+    that of the function: the parameters move by ``N rate / scale**2`` times their gradients. The loss is half the mean
+    squared residual. Weights are recorded along some directions (d,).
 
     Raises
     ------

@@ -116,18 +116,9 @@ def _directions(gamma: Array, d: int) -> Array:
 
 
 def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
-    """Draw a network and make its gradient step: the same as in :func:`gradstep.simulate`.
+    """Draw a network and make its plain step on isotropic inputs: the same as in :func:`gradstep.simulate`.
 
-    Parameters
-    ----------
-    problem : Problem
-        With finite sizes, isotropic inputs and a plain step.
-    seed : int
-
-    Returns
-    -------
-    FirstLayer
-        The spike is the part of the change along the gradient's direction that is proportional to the readout.
+    The spike is the part of the change along the gradient's direction that is proportional to the readout.
     """
     check_isotropic(problem)
     network = Network(problem, seed)
@@ -178,25 +169,9 @@ def network_of(
 ) -> Network:
     r"""Return the network with a drawn first layer, whose readout is trained on fresh samples, (4).
 
-    Parameters
-    ----------
-    layer : FirstLayer
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    n : int
-        Samples.
-    lam : float
-        :math:`\lambda` of (4), features divided by :math:`\sqrt p`.
-    seed : int
-        Seed of the samples: that of the layer.
-    sigma_eps : float
-        Standard deviation of the label noise.
-
-    Returns
-    -------
-    Network
-        Without a step. Its readouts are :math:`a/\sqrt p` of the raw features, its training loss the minimum of (4)
-        per sample.
+    There are n samples, drawn with the seed of the layer, and label noise of standard deviation ``sigma_eps``. The
+    penalty is :math:`\lambda` of (4), with features divided by :math:`\sqrt p`. The network takes no step. Its readouts
+    are :math:`a/\sqrt p` of the raw features, and its training loss is the minimum of (4) per sample.
     """
     width, d = layer.weights.shape
     sizes = {"d": d, "width": width, "n_step": n, "n": n}
@@ -207,10 +182,7 @@ def network_of(
 def fit(layer: FirstLayer, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **samples: Any) -> DrawnFit:
     """Train the readout of a drawn layer; arguments as for :func:`network_of`.
 
-    Returns
-    -------
-    DrawnFit
-        The test error is the exact expectation over inputs given the weights.
+    The test error is the exact expectation over inputs given the weights.
     """
     network = network_of(layer, sigma, sigma_star, **samples)
     path = network.fit()
@@ -227,19 +199,9 @@ def sampled_error(
     biases: Array,
     **samples: Any,
 ) -> tuple[float, float]:
-    """Return test and training errors with biases that differ between neurons; the test error is on fresh inputs.
+    """Return test and training errors with biases (p,) of the neurons; the test error is on so many fresh inputs.
 
-    Parameters
-    ----------
-    layer, sigma, sigma_star, samples
-        As for :func:`network_of`.
-    test_samples : int
-        Number of fresh inputs.
-    biases : ndarray, shape (p,)
-
-    Returns
-    -------
-    test_error, train_error : float
+    All other arguments are those of :func:`network_of`.
     """
     network = network_of(layer, sigma, sigma_star, **samples)
     activation, teacher = network.problem.activation, network.problem.link
@@ -297,23 +259,8 @@ def equivalent_fit(
 ) -> DrawnFit:
     r"""Ridge regression on the equivalent stochastic features (14), (16).
 
-    Docs, "Gaussian calculus", equation (G5).
-
-    Parameters
-    ----------
-    seed : int
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    width, d, n : int
-    r, c, gamma : float
-        Spike strength, bulk variance and alignment.
-    lam, sigma_eps : float
-        As in :func:`network_of`.
-
-    Returns
-    -------
-    DrawnFit
-        Given the weights and the readout, the test error is (25) with the drawn summary statistics: exact.
+    Given the weights and the readout, the test error is (25) with the drawn summary statistics: exact. The sizes, the
+    penalty and the noise are those of :func:`network_of`. Docs, "Gaussian calculus", equation (G5).
     """
     layer = spiked_layer(seed, width, d, r=0.0, c=c, gamma=gamma)
     x, labels = network_of(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps).fit_data()

@@ -124,10 +124,6 @@ class NeuronGroups:
         alignments : array_like
             One value for all spikes, or one value for each spike.
 
-        Returns
-        -------
-        NeuronGroups
-
         Raises
         ------
         InvalidInput
@@ -377,10 +373,6 @@ def group_statistics(
         matters with several groups: a difference between two :math:`\mu_0^s` is learned only if its square times
         :math:`n` is large.
 
-    Returns
-    -------
-    GroupStatistics
-
     Raises
     ------
     InvalidInput
@@ -547,10 +539,6 @@ def group_bounds(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, 
         Activation and teacher.
     groups : NeuronGroups
         Groups of the neurons after the step.
-
-    Returns
-    -------
-    GroupBounds
     """
     table = _tables(scalar_function(sigma), scalar_function(sigma_star), groups)
     linear = (table.kappa[None] * table.slope[:, None]).reshape(-1, table.weight.size)

@@ -34,17 +34,7 @@ Measured = Mapping[tuple[str, float], NDArray[np.float64]]
 
 
 def gain_comparisons(settings: Settings, errors: Sequence[Judged], measured: Measured) -> list[Judged]:
-    """Compare the gain of every other curve over the paired one, on the same networks.
-
-    Parameters
-    ----------
-    settings : mapping
-        Settings of the figure.
-    errors : sequence of Judged
-        The errors of all curves.
-    measured : mapping
-        The measured networks.
-    """
+    """Compare the gain of every other curve over the paired one on the same networks, by the errors of all curves."""
     before = {float(c.place): c for c in errors if c.curve == settings["paired"]["curve"]}
     found = []
     for after in errors:

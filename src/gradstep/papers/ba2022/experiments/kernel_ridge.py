@@ -38,16 +38,10 @@ __all__ = ["KernelRidge", "kernel_matrix", "measure", "theory"]
 
 
 def kernel_matrix(kind: str, problem: Problem, weights: Array, rows: Array, columns: Array) -> Array:
-    """Return the kernel of (3.1) or (3.2) between two sets of inputs.
+    """Return the kernel of (3.1) or (3.2) between two sets of inputs (., d), at weights (N, d).
 
-    Parameters
-    ----------
-    kind : {"conjugate", "tangent", "inner_product", "distance"}
-        The last two are ``exp(<x, y> / d)`` and ``exp(-|x - y|^2 / 2d)``.
-    problem : Problem
-        Names the activation.
-    weights : ndarray, shape (N, d)
-    rows, columns : ndarray, shape (., d)
+    It is ``"conjugate"``, ``"tangent"``, ``"inner_product"``, which is ``exp(<x, y> / d)``, or ``"distance"``, which is
+    ``exp(-|x - y|^2 / 2d)``. The problem names the activation.
     """
     N, d = weights.shape
     if kind == "conjugate":

@@ -18,7 +18,7 @@ from gradstep.panels import Scale
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.places import Sample, Settings, on_curve
+from gradstep.papers.places import Sample, Settings, on_curve, sizes_at
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
@@ -29,9 +29,8 @@ __all__ = ["Damping", "measure"]
 def _problem(parameters: Settings) -> Problem:
     own = dict(parameters)
     d, per_d = int(own["d"]), own.pop("per_d")
-    sizes = {name: value * d if name == "ridge" else round(value * d) for name, value in per_d.items()}
     law = Inputs.power_law(own.pop("exponent"), own.pop("teacher_exponent"), d=d)
-    return Problem.from_dict({**own, **sizes, "inputs": law})
+    return Problem.from_dict({**own, **sizes_at(d, per_d), "inputs": law})
 
 
 def measure(parameters: Settings, seed: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ import numpy as np
 from gradstep.panels import Line, Panel, Points
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Outcome
-from gradstep.papers.places import Place, Sample, Settings, on_curve
+from gradstep.papers.places import Place, Sample, Settings, on_curve, sizes_at
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
@@ -53,12 +53,9 @@ class SeveralSteps(Experiment):
         return sorted(line.union(fits)), fits
 
     def _problem(self, teacher: str) -> dict[str, Any]:
-        d, per_d = int(self.preset["d"]), self.settings["per_d"]
-        sizes = {name: round(value * d) for name, value in per_d.items() if name != "ridge"}
-        ridge = float(per_d["ridge"] * d)
-        return Problem.from_dict(
-            {**self.settings["base"], **sizes, "teacher": teacher, "d": d, "n": d, "ridge": ridge}
-        ).to_dict()
+        d = int(self.preset["d"])
+        sizes = {**sizes_at(d, self.settings["per_d"]), "d": d, "n": d}
+        return Problem.from_dict({**self.settings["base"], **sizes, "teacher": teacher}).to_dict()
 
     def places(self) -> Iterator[Place]:
         """Yield every training of every teacher."""

@@ -23,7 +23,7 @@ from gradstep.panels import Line, Panel, Points, Scale
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
-from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds
+from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds, sizes_at
 from gradstep.problem import Problem, Step
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
@@ -101,9 +101,9 @@ class Tuned(Experiment):
     """The optimal parameters, and the errors at them."""
 
     def _problem(self, budget: float) -> dict[str, Any]:
-        d, total, per_d = int(self.preset["d"]), round(budget * self.preset["d"]), self.settings["per_d"]
-        sizes = {"d": d, "width": round(per_d["width"] * d), "n_step": total // 2, "n": total - total // 2}
-        return Problem.from_dict({**self.settings["base"], **sizes, "ridge": per_d["ridge"] * d}).to_dict()
+        d, total = int(self.preset["d"]), round(budget * self.preset["d"])
+        sizes = {**sizes_at(d, self.settings["per_d"]), "d": d, "n_step": total // 2, "n": total - total // 2}
+        return Problem.from_dict({**self.settings["base"], **sizes}).to_dict()
 
     def places(self) -> Iterator[Place]:
         """Yield budgets on the lines, computed, then networks of every parameter at every budget."""

@@ -19,7 +19,7 @@ from gradstep.panels import Panel
 from gradstep.papers.charts import measured_points
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.places import Place, Sample, Settings, on_curve
+from gradstep.papers.places import Place, Sample, Settings, on_curve, sizes_at
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
@@ -40,10 +40,9 @@ class TwoDirections(Experiment):
     """Cosines with both directions against the number of steps."""
 
     def _problem(self, teacher: str) -> dict[str, Any]:
-        d, per_d = int(self.preset["d"]), self.settings["per_d"]
-        sizes = {name: round(value * d) for name, value in per_d.items()}
-        whole = {**self.settings["base"], **sizes, "d": d, "n": d, "teacher": teacher, "ridge": 1.0}
-        return Problem.from_dict(whole).to_dict()
+        d = int(self.preset["d"])
+        sizes = {**sizes_at(d, self.settings["per_d"]), "d": d, "n": d}
+        return Problem.from_dict({**self.settings["base"], **sizes, "teacher": teacher, "ridge": 1.0}).to_dict()
 
     def places(self) -> Iterator[Place]:
         """Yield every number of steps for every teacher, on the same networks."""

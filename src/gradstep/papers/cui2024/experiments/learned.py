@@ -32,21 +32,9 @@ __all__ = ["Learned", "conditional_mean", "measure"]
 def conditional_mean(
     layer: FirstLayer, readout: Array, sigma: str | ScalarFunction, direction: Array, projections: Array
 ) -> Array:
-    """Mean output of a network given the projection of the input on a direction: exact, given the weights.
+    """Return the mean output of a network given the projections (m,) of inputs on a direction, given its weights.
 
-    Parameters
-    ----------
-    layer : FirstLayer
-    readout : ndarray, shape (p,)
-        Readout of the raw features.
-    sigma : str or ScalarFunction
-    direction : ndarray, shape (d,)
-        Unit vector.
-    projections : ndarray, shape (m,)
-
-    Returns
-    -------
-    ndarray, shape (m,)
+    It is exact. The direction (d,) is a unit vector, and the readout (p,) that of the raw features.
     """
     along = layer.weights @ direction
     rest = np.sqrt(np.maximum((layer.weights**2).sum(axis=1) - along**2, 0.0))

@@ -171,7 +171,16 @@ def test_a_variance_below_zero_is_refused(monkeypatch):
         gs.predict_spread(BASE)
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "relu", "output_scale": "1/sqrt(N)"}, {"damping": 0.5}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation": "relu", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+        # Readouts of many values: half a minute.
+        pytest.param({"activation": "relu", "output_scale": "1/sqrt(N)"}, marks=pytest.mark.statistical),
+        {"damping": 0.5},
+    ],
+)
 def test_a_batch_has_the_spreads_of_its_problems(changes):
     # Along a curve over the fit, and along one over the step, in no order of either.
     fits = [{"n": n, "ridge": ridge} for n in (1000, 300, 512) for ridge in (0.1, 5.0)]

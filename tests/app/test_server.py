@@ -305,7 +305,7 @@ def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
     monkeypatch.chdir(tmp_path)
     for several in ([setting], [fast(d=24), setting]):
         asked = {"problems": several, "axis": axis, "active": 0}
-        if several != [setting]:  # the file is a picture, once
+        if several != [setting] or (name, setting) != CODES[0]:  # the file is a picture, once
             monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
         names = {}
         exec(compile(code(asked)["code"], "page.py", "exec"), names)
@@ -316,7 +316,8 @@ def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
             assert own == pytest.approx(expected[shown], rel=1e-9)
         (panel,) = names["figure"].axes
         assert panel.get_yscale() == "log"
-    assert (tmp_path / "gradstep_page.png").read_bytes().startswith(b"\x89PNG")
+    if (name, setting) == CODES[0]:
+        assert (tmp_path / "gradstep_page.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("noise", ["neither", "both"])

@@ -57,7 +57,7 @@ def test_the_limit_has_none():
     ],
 )
 def test_lengths_of_rows_and_inputs_after_a_strong_step(activation, samples):
-    d, seeds = 240, 32
+    d, seeds = 160, 48
     problem = gs.Problem(
         activation=activation, teacher="3*x", d=d, width=2 * d, n_step=samples * d, n=8 * d, eta=gs.Step(0.3, 0.5),
         ridge=0.2 * d, noise=0.5, readout="constant",

@@ -320,10 +320,21 @@ def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
         assert (tmp_path / "gradstep_page.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("noise", ["neither", "both"])
 @pytest.mark.parametrize(
-    ("name", "setting"),
-    [("n", fast(d=24)), ("n", fast(d="inf", n_step="n")), ("ridge", fast(d=24, ridge={"per_n": 0.1}))],
+    ("name", "setting", "noise"),
+    [
+        ("n", fast(d=24), "neither"),
+        ("n", fast(d="inf", n_step="n"), "both"),
+        ("ridge", fast(d=24, ridge={"per_n": 0.1}), "neither"),
+        *(
+            pytest.param(*case, marks=pytest.mark.statistical)
+            for case in [
+                ("n", fast(d=24), "both"),
+                ("n", fast(d="inf", n_step="n"), "neither"),
+                ("ridge", fast(d=24, ridge={"per_n": 0.1}), "both"),
+            ]
+        ),
+    ],
 )
 def test_code_draws_the_points_of_the_page(tmp_path, monkeypatch, name, setting, noise):
     monkeypatch.chdir(tmp_path)

@@ -144,7 +144,9 @@ def test_the_mean_of_the_law_in_correlated_inputs():
     assert sum(float(band.weight @ band.eigenvalue) for band in bands) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD, {**NOT_ODD, "damping": math.inf}])
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "damping": math.inf}]
+)
 def test_resolvents_are_those_of_drawn_matrices(changes):
     problem, draws, z = BASE.replace(**changes), 30, -0.7 + 0.4j
     d, width, n_step, delta = 240, 300, 360, problem.damping
@@ -362,7 +364,7 @@ QUADRATIC = BASE.replace(
 )
 
 
-@pytest.mark.parametrize("damping", [math.inf, 5.0])
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(5.0, marks=pytest.mark.statistical)])
 def test_rows_of_a_quadratic_activation_reach_zero(damping):
     problem = QUADRATIC.replace(width=480, damping=damping)
     law = weight_spectrum(problem).after
@@ -371,7 +373,7 @@ def test_rows_of_a_quadratic_activation_reach_zero(damping):
     assert 240 * np.abs(law.cumulative(values) - (np.arange(240) + 0.5) / 240).max() < 4
 
 
-@pytest.mark.parametrize("damping", [math.inf, 5.0])
+@pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 5.0])
 def test_a_square_layer_of_a_quadratic_activation(damping):
     # Two square factors whose singular values reach zero have a density like x^(-2/3).
     problem = QUADRATIC.replace(width=240, damping=damping)

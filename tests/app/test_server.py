@@ -790,7 +790,11 @@ def set_to_work(serving, address):
     [
         ("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
         ("simulate", request(changed(d=400)) | {"seeds": 100}),
-        ("curves", {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}}),
+        pytest.param(
+            "curves",
+            {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}},
+            marks=pytest.mark.statistical,
+        ),
         (None, None),
     ],
     ids=["best", "simulate", "curves", "half a body"],

@@ -199,7 +199,7 @@ SYMMETRIES: dict[str, Callable[[Random], Units | None]] = {
 }
 
 
-#: Rows of many readout values whose squares count: one prediction takes as long as those of eight others.
+#: An even teacher, whose features are resolved along two directions: it takes as long as eight others.
 SLOW = "5"
 
 
@@ -355,7 +355,9 @@ def test_no_jumps(name: str, parameter: str) -> None:
     assert_allclose(errors(gs.predict(problem_of(changed))), errors(predicted(problem_of(random))), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.statistical if name == SLOW else ()) for name in NAMES]
+)
 def test_the_discretisation(name: str) -> None:
     """Twice the nodes change a prediction by less than the tenth of a per cent that the docs allow."""
     problem = problem_of(RANDOM[int(name)])

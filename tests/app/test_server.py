@@ -790,11 +790,7 @@ def set_to_work(serving, address):
     [
         ("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
         ("simulate", request(changed(d=400)) | {"seeds": 100}),
-        pytest.param(
-            "curves",
-            {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}},
-            marks=pytest.mark.statistical,
-        ),
+        ("curves", {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}}),
         (None, None),
     ],
     ids=["best", "simulate", "curves", "half a body"],

@@ -117,12 +117,12 @@ def test_values_without_a_scale_are_places_side_by_side():
 
 
 def test_two_parameters_with_many_numbers_are_a_map(monkeypatch):
-    monkeypatch.setattr("gradstep.curves._MAP", 13)
+    monkeypatch.setattr("gradstep.curves._MAP", 10)
     found = gs.curve(PROBLEM, over={"n": "1d:3d:9", "ridge": "1e-1:1e2:log9"})
     panel, bar = found.plot().axes
     assert panel.get_xscale() == "log" or panel.get_yscale() == "log"
     assert panel.get_title(loc="left") == "test error"
-    assert min(found.dense.grid.shape) >= 13
+    assert min(found.dense.grid.shape) >= 10
     assert bar.get_ylim()[0] <= np.nanmin(found["test_error"].theory)
     with pytest.raises(InvalidInput, match=r"references: .* none with a map"):
         found.plot(references="no step")

@@ -222,7 +222,12 @@ def test_what_has_no_theory_for_a_problem_refuses_it(name: str, noise: float) ->
 
 
 @pytest.mark.parametrize(
-    "change", [{"damping": 0.5}, {"inputs": gs.Inputs([3, 1])}, {"inputs": gs.Inputs([3, 1]), "damping": 0.5}]
+    "change",
+    [
+        pytest.param({"damping": 0.5}, marks=pytest.mark.statistical),
+        pytest.param({"inputs": gs.Inputs([3, 1])}, marks=pytest.mark.statistical),
+        {"inputs": gs.Inputs([3, 1]), "damping": 0.5},
+    ],
 )
 def test_spread_and_spectra_have_theory_for_every_step(change: dict[str, Any]) -> None:
     case = problem(readout="constant", **change)

@@ -37,6 +37,7 @@ def named(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.startswith("gradstep."))
 
 
+@cache
 def module(name: str) -> Path | None:
     """Return the file of a module, or None if the name is of something else."""
     base = SOURCE.joinpath(*name.split(".")[1:])

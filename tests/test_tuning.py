@@ -216,7 +216,7 @@ def test_best_split_is_that_of_an_exhaustive_search():
     assert best.prediction.test_error == pytest.approx(min(p.test_error for p in every), rel=1e-12)
 
 
-@pytest.mark.parametrize("readout", ["constant", "gaussian"])
+@pytest.mark.parametrize("readout", ["constant", pytest.param("gaussian", marks=pytest.mark.statistical)])
 def test_joint_optimum_of_ridge_and_step_holds_against_nested_brent(readout):
     problem = network(readout=readout)
     best = gs.tune(problem, over=("ridge", "eta"))
@@ -303,7 +303,7 @@ TWO_LEVELS = gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])
 @pytest.mark.parametrize(
     ("inputs", "readout"),
     [
-        (None, "constant"),
+        pytest.param(None, "constant", marks=pytest.mark.statistical),
         # Law of the damped rows for each size of the readout: half a minute.
         pytest.param(None, "gaussian", marks=pytest.mark.statistical),
         pytest.param(TWO_LEVELS, "gaussian", marks=pytest.mark.statistical),

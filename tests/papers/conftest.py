@@ -38,7 +38,7 @@ def common_case(request: pytest.FixtureRequest) -> tuple[str, str, float, float,
 
 
 #: Places on lines. What is judged is compared at the points, which every line has, so that few places lose no check.
-LINE = 15
+LINE = 5
 #: The same of figures whose theory is slow, or is many fits, and fewer points or networks of them.
 SPARSE = {
     "convex_classes": {"line": 2},

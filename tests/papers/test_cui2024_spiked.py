@@ -37,7 +37,13 @@ def test_spike_of_a_population_gradient() -> None:
 
 
 @pytest.mark.parametrize(
-    ("activation", "teacher"), [("tanh", "sin"), ("relu", "relu"), ("relu", "tanh"), ("softplus", "sin")]
+    ("activation", "teacher"),
+    [
+        ("tanh", "sin"),
+        ("relu", "relu"),
+        pytest.param("relu", "tanh", marks=pytest.mark.statistical),
+        ("softplus", "sin"),
+    ],
 )
 def test_spike_of_drawn_gradient_steps(activation: str, teacher: str) -> None:
     """Real gradient steps from a constant readout: projections on the gradient's direction and row norms."""

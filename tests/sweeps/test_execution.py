@@ -82,7 +82,7 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("kill", [pytest.param(signal.SIGKILL, marks=pytest.mark.statistical), signal.SIGINT])
 def test_a_stopped_run_resumes_and_ends_identical(tmp_path, undisturbed, kill):
     # The command itself, its whole process group stopped as a terminal's Ctrl-C or the kernel would.
     out = tmp_path / "reports"

@@ -154,12 +154,17 @@ def test_the_loss_is_the_one_whose_slope_in_the_ridge_is_the_norm_of_the_readout
         {"activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
         {"activation": "softplus", "teacher": "tanh(x)", "n_step": 360, "inputs": gs.Inputs([9, 1], [0.1, 0.9])},
         {"damping": 0.1},
-        {"damping": 1.0, "n_step": 60, "readout": "gaussian"},
-        {"damping": 0.1, "inputs": TWO_LEVELS, "n_step": 240},
-        {"damping": 1.0, "inputs": TWO_LEVELS, "readout": "gaussian"},
         {"damping": 0.1, "activation": "softplus", "teacher": "sin(1.5*x) + 0.5", "inputs": TWO_LEVELS},
         {"damping": 1.0, "activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
         {"damping": 0.3, "activation": "relu", "teacher": "sin(x) + 0.5", "readout": {1: 0.5, 2: 0.5}, "n_step": 240},
+        *(
+            pytest.param(changes, marks=pytest.mark.statistical)
+            for changes in [
+                {"damping": 1.0, "n_step": 60, "readout": "gaussian"},
+                {"damping": 0.1, "inputs": TWO_LEVELS, "n_step": 240},
+                {"damping": 1.0, "inputs": TWO_LEVELS, "readout": "gaussian"},
+            ]
+        ),
     ],
 )
 def test_real_networks(changes):
@@ -464,8 +469,17 @@ def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, ch
         assert getattr(damped, name) == pytest.approx(getattr(plain, name), rel=tolerance), name
 
 
-@pytest.mark.parametrize("over", ["ridge", "eta", "split"])
-@pytest.mark.parametrize("damping", [math.inf, 0.3])
+@pytest.mark.parametrize(
+    ("over", "damping"),
+    [
+        ("ridge", math.inf),
+        ("ridge", 0.3),
+        ("eta", math.inf),
+        ("split", 0.3),
+        pytest.param("eta", 0.3, marks=pytest.mark.statistical),
+        pytest.param("split", math.inf, marks=pytest.mark.statistical),
+    ],
+)
 def test_tuned(over, damping):
     problem = FINITE.replace(inputs=TWO_LEVELS, damping=damping)
     found = gs.tune(problem, over=over)

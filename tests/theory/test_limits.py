@@ -98,12 +98,12 @@ def test_small_step_of_the_network_is_the_closed_equations(activation, teacher, 
 @pytest.mark.parametrize("activation", ["-tanh(x)", "abs", "sign"])
 def test_alignment_and_error_of_the_network(activation):
     problem = large_step(activation, "sin")
-    network = gs.simulate(problem.at_dimension(300), seeds=16)
+    network = gs.simulate(problem.at_dimension(200), seeds=16)
     limit = gs.predict(problem)
     for quantity in ("alignment", "test_error"):
         error = network.standard_error(quantity)
         # The network is of finite size: corrections of order 1/d.
-        assert abs(network.mean(quantity) - getattr(limit, quantity)) < 4 * error + 6 / 300, quantity
+        assert abs(network.mean(quantity) - getattr(limit, quantity)) < 4 * error + 4 / 200, quantity
 
 
 def test_limit_after_a_large_step_from_few_samples_is_the_networks():

@@ -99,7 +99,7 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
         assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
-@pytest.mark.parametrize("damping", [math.inf, 0.5])
+@pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 0.5])
 def test_tuned(damping):
     found = gs.tune(BASE.replace(damping=damping), over="eta")
     assert found.prediction.test_error <= found.before.test_error

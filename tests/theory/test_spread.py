@@ -171,7 +171,16 @@ def test_a_variance_below_zero_is_refused(monkeypatch):
         gs.predict_spread(BASE)
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "relu", "output_scale": "1/sqrt(N)"}, {"damping": 0.5}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation": "relu", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+        # Readouts of many values: half a minute.
+        pytest.param({"activation": "relu", "output_scale": "1/sqrt(N)"}, marks=pytest.mark.statistical),
+        {"damping": 0.5},
+    ],
+)
 def test_a_batch_has_the_spreads_of_its_problems(changes):
     # Along a curve over the fit, and along one over the step, in no order of either.
     fits = [{"n": n, "ridge": ridge} for n in (1000, 300, 512) for ridge in (0.1, 5.0)]
@@ -240,8 +249,15 @@ def test_a_damped_step_on_nearly_equal_eigenvalues_has_the_spread_of_isotropic_i
     assert found.train_error == pytest.approx(isotropic.train_error, rel=5e-7)
 
 
-@pytest.mark.parametrize("readout", ["constant", "gaussian"])
-@pytest.mark.parametrize(("inputs", "factor", "rel"), [(None, 10**4, 1e-6), (THREE, 10**5, 1e-5)])
+@pytest.mark.parametrize(
+    ("inputs", "factor", "rel", "readout"),
+    [
+        (None, 10**4, 1e-6, "constant"),
+        (THREE, 10**5, 1e-5, "gaussian"),
+        pytest.param(None, 10**4, 1e-6, "gaussian", marks=pytest.mark.statistical),
+        pytest.param(THREE, 10**5, 1e-5, "constant", marks=pytest.mark.statistical),
+    ],
+)
 def test_a_hardly_damped_step_has_the_spread_of_the_plain_one(inputs, factor, rel, readout):
     sizes = {name: factor * getattr(BASE, name) for name in ("d", "width", "n_step", "n")}
     problem = BASE.replace(**sizes, ridge=2.0 * factor, readout=readout, inputs=inputs)

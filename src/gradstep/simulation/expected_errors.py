@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from gradstep.learning import LearningCurve, learning_curve
 from gradstep.resolution import NOTHING
@@ -201,6 +200,7 @@ class _Control:
 
 def _leverage(eigenvalues: Host, n: float, ridge: float) -> float:
     r"""Solve :math:`V=\operatorname{tr}K(\Lambda+\frac n{1+V}K)^{-1}`, of which the right side over V decreases."""
+    from scipy.optimize import brentq  # here: it loads for longer than many a network is drawn and fitted
 
     def excess(leverage: float) -> float:
         return float((eigenvalues / (ridge + n / (1 + leverage) * eigenvalues)).sum()) - leverage

@@ -212,7 +212,7 @@ def test_the_own_output_keeps_the_envelope_theorem_of_a_ridge(name):
 @pytest.mark.parametrize(
     ("name", "penalty", "channel"),
     [
-        ("pseudo_huber(0.5)", "elastic_net(0.5)", "real"),
+        pytest.param("pseudo_huber(0.5)", "elastic_net(0.5)", "real", marks=pytest.mark.statistical),
         ("logistic", "l1", "sign"),
         ("squared_hinge", "huber(0.5)", "sign"),
     ],
@@ -614,7 +614,10 @@ def test_neurons_that_an_l1_penalty_never_switches_off(ridge):
     assert alone.test_error == pytest.approx(2 * near[1] - near[0], rel=1e-5)
 
 
-@pytest.mark.parametrize(("loss", "ridge"), [("huber(0.1)", 0.05916151324024682), ("huber(0.1)", 0.2)])
+@pytest.mark.parametrize(
+    ("loss", "ridge"),
+    [("huber(0.1)", 0.05916151324024682), pytest.param("huber(0.1)", 0.2, marks=pytest.mark.statistical)],
+)
 def test_where_the_first_guess_leads_nowhere_a_neighbouring_penalty_leads_to_the_solution(loss, ridge):
     """Few samples, neurons without a readout, a penalty with linear tails: the error lies between its neighbours'."""
     problem = gs.Problem(

@@ -37,7 +37,9 @@ def results(prediction):
     ("changes", "loss", "channel", "penalty"),
     [
         ({}, "huber(0.5)", "real", "ridge"),
-        ({"teacher": "abs(x)-.3*x", "noise": 0.05}, "absolute", "real", "ridge"),
+        pytest.param(
+            {"teacher": "abs(x)-.3*x", "noise": 0.05}, "absolute", "real", "ridge", marks=pytest.mark.statistical
+        ),
         ({"noise": 0.05}, "hinge", "sign", "ridge"),
         pytest.param({"teacher": "x-.5*x**2"}, "huber(0.5)", "real", "l1", marks=pytest.mark.statistical),
         pytest.param(

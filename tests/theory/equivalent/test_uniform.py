@@ -167,7 +167,7 @@ def test_own_output_that_rows_of_several_slopes_lose(strength):
         form = (before.T * a) @ before / width
         form += np.eye(d) * (a @ (np.square(before).sum(axis=1) - 1)) / (2 * width)
         change = np.eye(d)[0] - before.T @ a / width - 0.36 * before @ form
-        errors.append(network.with_weights(before + strength * a[:, None] * change).learning_curve(tolerance=0.01))
+        errors.append(network.with_weights(before + strength * a[:, None] * change).learning_curve(tolerance=0.04))
     found = np.ravel([curve.test_error for curve in errors])
     predicted = gs.predict(problem).test_error
     assert abs(predicted - found.mean()) < 3 * found.std(ddof=1) / 3
@@ -672,8 +672,17 @@ def test_models_and_problems_of_a_wrong_type_are_named() -> None:
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(12, marks=pytest.mark.statistical)])
-@pytest.mark.parametrize("kind", ["constant", "gaussian", {1: 0.5, -2: 0.5}])
-@pytest.mark.parametrize("activation", ["tanh", "relu", "x + x**2", "cos"])
+@pytest.mark.parametrize(
+    ("activation", "kind"),
+    [
+        # One takes as long as all others together.
+        pytest.param(
+            activation, kind, marks=pytest.mark.statistical if (activation, kind) == ("tanh", "gaussian") else ()
+        )
+        for activation in ("tanh", "relu", "x + x**2", "cos")
+        for kind in ("constant", "gaussian", {1: 0.5, -2: 0.5})
+    ],
+)
 def test_what_is_far_out_of_range_is_an_error_of_ours_or_a_number(activation, kind, count):
     # Warnings are errors in the tests; sizes, penalties and steps are drawn with a fixed seed.
     draw = np.random.default_rng(7).choice

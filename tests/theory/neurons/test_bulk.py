@@ -278,7 +278,7 @@ def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
         found = gs.predict(base.replace(activation=f"tanh(x) + {part!r}*(x**2 - 1)"))
         return np.array([found.test_error, found.train_error])
 
-    assert_no_jump(errors, np.geomspace(1e-4, 0.5, 24).tolist())
+    assert_no_jump(errors, np.geomspace(1e-4, 0.5, 16).tolist())
 
 
 def assert_no_jump(errors, parts, path=None):

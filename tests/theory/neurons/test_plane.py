@@ -119,8 +119,15 @@ def test_correlated_inputs_and_damped_steps_have_the_plane_too(changes):
     assert share(eta=0.0, **changes) == 0
 
 
-@pytest.mark.parametrize("damping", [math.inf, 0.3])
-@pytest.mark.parametrize("inputs", [None, gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5])], ids=["isotropic", "correlated"])
+@pytest.mark.parametrize(
+    ("inputs", "damping"),
+    [
+        (None, math.inf),
+        (gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5]), 0.3),
+        pytest.param(None, 0.3, marks=pytest.mark.statistical),
+        pytest.param(gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5]), math.inf, marks=pytest.mark.statistical),
+    ],
+)
 def test_the_variance_along_the_teacher_is_that_of_real_steps(inputs, damping):
     """Whitened rows after steps on drawn samples, with one half of the teacher in each class of directions."""
     d, e, a, random = 100, 0.3, np.array([-0.5, 2.0])[:, None, None], np.random.default_rng(3)
@@ -234,7 +241,11 @@ def test_a_second_direction_of_which_nothing_is_learned_changes_next_to_nothing(
     ("changes", "without"),
     [
         ({"activation": "max(x,0)", "teacher": "hermite2"}, 0.015),
-        ({"activation": "max(x,0)", "teacher": "hermite2", "readout": {0.5: 0.5, 2: 0.5}}, 0.015),
+        pytest.param(
+            {"activation": "max(x,0)", "teacher": "hermite2", "readout": {0.5: 0.5, 2: 0.5}},
+            0.015,
+            marks=pytest.mark.statistical,
+        ),
         ({"activation": "max(x,0)", "teacher": "hermite2", "readout": "gaussian"}, 0.013),
         ({"activation": "tanh(x)+.3*x**2", "teacher": "x+hermite2", "width": 360}, 0.008),
     ],

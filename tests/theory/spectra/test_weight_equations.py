@@ -48,9 +48,18 @@ QUADRATIC = {"activation": "tanh(x)+0.3*x**2", "teacher": "tanh(x)+0.3*x**2", "r
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "width": 240}, QUADRATIC]
+    ("inputs", "changes"),
+    [
+        (None, {}),
+        (THREE, {}),
+        (THREE, {**NOT_ODD, "width": 240}),
+        (None, QUADRATIC),
+        *(
+            pytest.param(*case, marks=pytest.mark.statistical)
+            for case in [(None, {**NOT_ODD, "width": 240}), (THREE, QUADRATIC), (None, NOT_ODD), (THREE, NOT_ODD)]
+        ),
+    ],
 )
-@pytest.mark.parametrize("inputs", [None, THREE])
 def test_a_large_damping_is_the_plain_step(inputs, changes):
     problem = BASE.replace(inputs=inputs, **changes)
     damped, plain = (weight_spectrum(problem.replace(damping=delta)) for delta in (1e9, math.inf))
@@ -135,7 +144,9 @@ def test_the_mean_of_the_law_in_correlated_inputs():
     assert sum(float(band.weight @ band.eigenvalue) for band in bands) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD, {**NOT_ODD, "damping": math.inf}])
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "damping": math.inf}]
+)
 def test_resolvents_are_those_of_drawn_matrices(changes):
     problem, draws, z = BASE.replace(**changes), 30, -0.7 + 0.4j
     d, width, n_step, delta = 240, 300, 360, problem.damping
@@ -209,6 +220,13 @@ def test_outliers_and_bulks_are_those_of_networks(changes):
     assert abs(plain.singular_value / theory.outlier.singular_value - 1) > 0.05
 
 
+STRETCHED = [
+    {},
+    {"activation": "tanh(x)+0.3*x**2", "readout": {-1: 0.5, 1: 0.5}},
+    {"activation": "abs(x)", "width": 240},
+]
+
+
 @pytest.mark.parametrize("damping", [math.inf, 0.5])
 @pytest.mark.parametrize("changes", [{}, {**NOT_ODD, "width": 240}])
 def test_newtons_method_has_the_slopes_of_the_equations(changes, damping):
@@ -224,10 +242,17 @@ def test_newtons_method_has_the_slopes_of_the_equations(changes, damping):
     np.testing.assert_allclose(off + step, point.state, atol=1e-6)
 
 
-@pytest.mark.parametrize("inputs", [None, THREE])
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"activation": "tanh(x)+0.3*x**2", "readout": {-1: 0.5, 1: 0.5}}, {"activation": "abs(x)", "width": 240}],
+    ("inputs", "changes"),
+    [
+        (None, STRETCHED[0]),
+        (THREE, STRETCHED[1]),
+        (None, STRETCHED[2]),
+        *(
+            pytest.param(*case, marks=pytest.mark.statistical)
+            for case in [(THREE, STRETCHED[0]), (None, STRETCHED[1]), (THREE, STRETCHED[2])]
+        ),
+    ],
 )
 def test_moments_of_the_law_of_stretched_rows(inputs, changes):
     # tr W^T W and tr (W^T W)^2 over d, from traces of products of B and S without crossings. Without noise and at this
@@ -296,8 +321,17 @@ def test_plain_steps_stretch_the_rows_as_in_networks(changes):
     assert np.all(np.abs(counts.mean(axis=0) - 240 * law.cumulative(places)) < 1.5 + 3 * error)
 
 
-@pytest.mark.parametrize("damping", [math.inf, pytest.param(3.0, marks=pytest.mark.statistical), 0.01])
-@pytest.mark.parametrize("inputs", [None, THREE])
+@pytest.mark.parametrize(
+    ("inputs", "damping"),
+    [
+        (None, math.inf),
+        (THREE, 0.01),
+        *(
+            pytest.param(*case, marks=pytest.mark.statistical)
+            for case in [(THREE, math.inf), (None, 0.01), (None, 3.0), (THREE, 3.0)]
+        ),
+    ],
+)
 def test_a_square_layer_has_a_hard_edge(inputs, damping):
     problem = BASE.replace(**{**SQUARE, "inputs": inputs, "damping": damping})
     law = weight_spectrum(problem).after
@@ -330,7 +364,7 @@ QUADRATIC = BASE.replace(
 )
 
 
-@pytest.mark.parametrize("damping", [math.inf, 5.0])
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(5.0, marks=pytest.mark.statistical)])
 def test_rows_of_a_quadratic_activation_reach_zero(damping):
     problem = QUADRATIC.replace(width=480, damping=damping)
     law = weight_spectrum(problem).after
@@ -339,7 +373,7 @@ def test_rows_of_a_quadratic_activation_reach_zero(damping):
     assert 240 * np.abs(law.cumulative(values) - (np.arange(240) + 0.5) / 240).max() < 4
 
 
-@pytest.mark.parametrize("damping", [math.inf, 5.0])
+@pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 5.0])
 def test_a_square_layer_of_a_quadratic_activation(damping):
     # Two square factors whose singular values reach zero have a density like x^(-2/3).
     problem = QUADRATIC.replace(width=240, damping=damping)

@@ -175,7 +175,8 @@ def test_drawn_matrices(damping, count, linear, root):
 
 
 @pytest.mark.parametrize(
-    ("damping", "count", "linear", "root"), [(0.3, 800, 0.5, 0.5), (1.0, 400, 0.3, 0.6), (0.1, 400, 0, 0)]
+    ("damping", "count", "linear", "root"),
+    [(0.3, 800, 0.5, 0.5), pytest.param(1.0, 400, 0.3, 0.6, marks=pytest.mark.statistical), (0.1, 400, 0, 0)],
 )
 def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(damping, count, linear, root):
     d, t, draws = 400, 0.4, 24

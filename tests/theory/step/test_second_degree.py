@@ -108,7 +108,7 @@ def test_the_norm_is_that_of_real_steps():
             random, c, _, b, v, z, r, metric = drawn(case, seed)
             linear, bend = step.correlated.linear, e * derivative_moments(case.activation).second
             if change is None:
-                rows = random.standard_normal((600, d)) * np.sqrt(c / d)
+                rows = random.standard_normal((300, d)) * np.sqrt(c / d)
                 change = (((rows @ z.T) ** 2 - z**2 @ c / d) * r) @ z / len(z)
             own = bend / 2 * change @ metric
             norm = (own**2).sum(axis=1) - (own @ v) ** 2

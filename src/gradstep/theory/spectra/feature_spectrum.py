@@ -185,11 +185,11 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     -----
     After a plain step on isotropic inputs directions off the spike are all alike here, as with ``bulk="isotropic"`` in
     `gradstep.predict`. After a strong step up to a tenth of the bulk's eigenvalues are then in the wrong place;
-    ``problem.replace(damping=1e9)`` has the directions as they are. With correlated inputs, and after a damped step, they are in the classes of
-    ``bulk="structured"``. A single leading direction of the inputs whose eigenvalue is above those of all directions
-    behind it is no part of the bulk, but an outlier. Several directions of one eigenvalue are a band of the bulk. With
-    ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common part of all rows
-    together (`gradstep.theory.step.own_output`).
+    ``problem.replace(damping=1e9)`` has the directions as they are. With correlated inputs, and after a damped step,
+    they are in the classes of ``bulk="structured"``. A single leading direction of the inputs whose eigenvalue is above
+    those of all directions behind it is no part of the bulk, but an outlier. Several directions of one eigenvalue are a
+    band of the bulk. With ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common
+    part of all rows together (`gradstep.theory.step.own_output`).
     """
     check_refine(refine)
     check_finite(problem, rows)

@@ -224,10 +224,12 @@ def step_samples(
     Parameters
     ----------
     teacher : ScalarFunction
-    offset, noise_variance, classes
+    offset, noise_variance : float
         As in `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual.
     ratio, own : float
         As in `StepSamples`.
+    classes : bool, optional
+        As in `residual_nodes`.
 
     Returns
     -------

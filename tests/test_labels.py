@@ -33,6 +33,16 @@ def test_mean_of_classes(channel, noise, flip, teacher):
     assert labels.noise**2 == pytest.approx(1 - float(moments(labels.mean).second_moment), abs=1e-12)
 
 
+def test_noisy_signs_of_a_sign_are_flipped_signs():
+    """A step of two values plus noise has the other sign with one probability, whatever the input."""
+    noisy = labels_of(PROBLEM.replace(teacher="1.4*sign(x - 0.2)", noise=0.9), "sign")
+    flipped = labels_of(PROBLEM.replace(teacher="sign(x - 0.2)", noise=0.0), "sign", norm.cdf(-1.4 / 0.9))
+    u = np.linspace(-2, 2, 9)
+    np.testing.assert_allclose(noisy.mean(u), flipped.mean(u), atol=1e-14)
+    # A multiple of the sign, so that averages have closed forms.
+    assert noisy.mean.name.endswith("*sign(x - 0.2)")
+
+
 def test_drawn_classes_have_that_mean():
     labels = labels_of(PROBLEM, "sign", 0.1)
     rng = np.random.default_rng(0)

@@ -98,7 +98,7 @@ def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) ->
     """
     check_problem(problem)
     one_of("channel", channel, ("real", "sign", "logistic"))
-    real("flip", flip, "a number in [0, 1/2)", lambda value: 0 <= value < 0.5)
+    flip = real("flip", flip, "a number in [0, 1/2)", lambda value: 0 <= value < 0.5)
     if channel == "real":
         if flip:
             raise InvalidInput("flip", flip, "0 with channel='real'")

@@ -210,6 +210,25 @@ def test_a_softplus_or_sigmoid_that_is_spelled_out_does_not_overflow(formula, sa
     assert scalar_function(formula) == scalar_function(same)
 
 
+@pytest.mark.parametrize(
+    ("formula", "values"),
+    [
+        ("erf(2*sign(x))", lambda x: scipy.special.erf(2 * np.sign(x))),
+        ("tanh(sign(x-1))", lambda x: np.tanh(np.sign(x - 1))),
+        ("sin(-3*sign(x**2-1))", lambda x: np.sin(-3 * np.sign(x**2 - 1))),
+        ("hermite3(2*sign(x))", lambda x: 8 * np.sign(x) ** 3 - 6 * np.sign(x)),
+    ],
+)
+def test_an_odd_function_of_a_sign_is_a_multiple_of_the_sign(formula, values):
+    function, x = scalar_function(formula), np.array([-2.0, -1.0, 0.0, 0.3, 1.0, 2.0])
+    np.testing.assert_allclose(function(x), values(x), atol=1e-15)
+    assert "*sign(" in function.name
+
+
+def test_a_function_of_a_sign_that_is_not_odd_keeps_its_value_where_the_sign_is_zero():
+    assert scalar_function("exp(sign(x))")(0.0) == 1
+
+
 def test_a_spelled_out_softplus_may_have_factors():
     function, x = scalar_function("log(2+3*exp(x))"), np.linspace(-30, 30, 61)
     np.testing.assert_allclose(function(x), np.log(2 + 3 * np.exp(x)), rtol=1e-14)

@@ -166,6 +166,15 @@ def apply(name: str, argument: Expression, derivative: bool = False) -> Expressi
     if name == "log" and not derivative and (found := _logistic(argument)):
         factor, exponent = found
         return add(apply("softplus", exponent), Constant(math.log(factor)))
+    if ELEMENTARY[name].parity == "odd" and not derivative:
+        match argument:
+            # Two values, and zero between: a multiple of the sign, whose averages have closed forms.
+            case Product((Constant(), Apply("sign", _, False) as sign)):
+                return multiply(apply(name, argument.factors[0]), sign)
+            case Apply("sign", _, False) if name != "sign":
+                return multiply(apply(name, Constant(1.0)), argument)
+            case _:
+                pass
     return Apply(name, argument, derivative)
 
 

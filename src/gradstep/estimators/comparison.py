@@ -31,8 +31,9 @@ _WIDTH = 256
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """What the move of a fit brings, and larger ones: in R^2, or in the share of rows whose class wins.
+    """How much better a fit is with its step or rounds than without, and what larger ones would add.
 
+    Gains are in R^2, or in the share of rows whose class is right.
     Rows are scored by fits that have not seen them, each move at the penalty that is best for its squared errors.
 
     Parameters

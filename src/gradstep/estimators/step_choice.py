@@ -175,7 +175,7 @@ class StepErrors:
 
     @property
     def of_classes(self) -> StepErrors | None:
-        """The same with shares of wrong classes in the place of squared errors; None for numbers."""
+        """This comparison by the share of wrong classes instead of the squared error; None if targets are numbers."""
         return None if self.wrong is None else replace(self, squares=self.wrong)
 
     def error(self, move: Move) -> float:

@@ -169,8 +169,8 @@ def apply(name: str, argument: Expression, derivative: bool = False) -> Expressi
     if ELEMENTARY[name].parity == "odd" and not derivative:
         match argument:
             # Two values, and zero between: a multiple of the sign, whose averages have closed forms.
-            case Product((Constant(), Apply("sign", _, False) as sign)):
-                return multiply(apply(name, argument.factors[0]), sign)
+            case Product((Constant() as size, Apply("sign", _, False) as sign)):
+                return multiply(apply(name, size), sign)
             case Apply("sign", _, False) if name != "sign":
                 return multiply(apply(name, Constant(1.0)), argument)
             case _:

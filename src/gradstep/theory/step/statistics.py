@@ -86,6 +86,8 @@ class CommonRow:
 class StepStatistics:
     """Deterministic limits of the gradient step, for a readout weight of one.
 
+    What has a default has that value without a step.
+
     Attributes
     ----------
     alignment : float
@@ -149,19 +151,19 @@ class StepStatistics:
     alignment: float
     gradient_norm: float
     own_gradient: float
-    gain: float
-    spike: float
-    bulk: float
-    curvature: float
     residual_offset: float
     residual_noise: float
-    drift: float
-    own_drift: tuple[float, float]
-    own_norm: tuple[float, float]
-    initial_overlap: float
-    readout_shrinkage: float
     fluctuations: RowFluctuations
-    influence: float
+    gain: float = 0.0
+    spike: float = 0.0
+    bulk: float = 0.0
+    curvature: float = 0.0
+    drift: float = 0.0
+    own_drift: tuple[float, float] = (0.0, 0.0)
+    own_norm: tuple[float, float] = (0.0, 0.0)
+    initial_overlap: float = 0.0
+    readout_shrinkage: float = 1.0
+    influence: float = 0.0
     samples: StepSamples | None = None
     common: CommonRow | None = None
     correlated: CorrelatedSamples | DampedSamples | None = None
@@ -353,19 +355,9 @@ def step_statistics(
         alignment=teacher.linear / gradient_norm if gradient_norm > 0 else 1.0,
         gradient_norm=gradient_norm,
         own_gradient=own_gradient,
-        gain=0.0,
-        spike=0.0,
-        bulk=0.0,
-        curvature=0.0,
         residual_offset=output.mean,
         residual_noise=noise_variance,
-        drift=0.0,
-        own_drift=(0.0, 0.0),
-        own_norm=(0.0, 0.0),
-        initial_overlap=0.0,
-        readout_shrinkage=1.0,
         fluctuations=rows_without_a_step(problem.initial_weights),
-        influence=0.0,
     )
     # Labels that the network has already leave no gradient.
     if step_size == 0 or residual_square == 0:
@@ -430,19 +422,9 @@ def _correlated_statistics(
         alignment=samples.alignment,
         gradient_norm=samples.norm,
         own_gradient=0.0 if own else math.sqrt(output.linear * samples.own_gain),
-        gain=0.0,
-        spike=0.0,
-        bulk=0.0,
-        curvature=0.0,
         residual_offset=output.mean,
         residual_noise=noise_variance,
-        drift=0.0,
-        own_drift=(0.0, 0.0),
-        own_norm=(0.0, 0.0),
-        initial_overlap=0.0,
-        readout_shrinkage=1.0,
         fluctuations=correlated_rows_without_a_step(samples, sphere=sphere),
-        influence=0.0,
         correlated=samples,
     )
     if step_size == 0 or law.square == 0:

@@ -176,9 +176,6 @@ class SpectrumOverlay(Summarised):
         notes = [] if self.outliers else ["no outlier: the step leaves no singular value above the bulk"]
         if self.outliers and self.of == "features":
             notes.append(_DEGREE)
-        if isinstance(self.theory, Spectrum) and self.theory.sample_outlier is not None:
-            place = number(float(np.sqrt(self.theory.sample_outlier)))
-            notes.append(f"the sample with the largest residual typically has a value above the bulk, about {place}")
         return Summary(f"Spectrum of the {self.of}{networks}", [str(self.problem)], self.table(), notes)
 
 

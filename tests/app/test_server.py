@@ -33,7 +33,6 @@ from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
 from gradstep.papers.beyond.experiments.phases import _problem
 from gradstep.papers.figure import PAPERS, load_figures
-from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
 
@@ -258,16 +257,6 @@ def test_spectrum_of_the_weights_is_that_of_the_figure(api):
                 assert mass + found["atom"] == pytest.approx(1, abs=0.01)
     refused = api.post("/api/spectrum", json={"problem": DEFAULT, "of": "gradient"})
     assert (refused.status_code, refused.json()["error"]["field"]) == (422, "of")
-
-
-def test_spectrum_shows_where_the_largest_residual_puts_an_eigenvalue(api):
-    eta = {"coefficient": 1.2, "exponent": 0.5, "of": "width"}
-    setting = changed(activation="sin", teacher="x + x**2 - 1", readout="gaussian", n_step={"per_d": 1.5}, eta=eta)
-    found = feature_spectrum(problem_of(setting))
-    shown = api.post("/api/spectrum", json={"problem": setting}).json()["outliers"]
-    assert found.sample_outlier is not None
-    assert shown[-1]["singular_value"] == pytest.approx(found.sample_outlier**0.5)
-    assert shown[-1]["label"].startswith("a sample of the step")
 
 
 def test_best_ridge_in_the_unit_of_the_setting(api):

@@ -153,17 +153,6 @@ def _of_features(problem: Problem) -> dict[str, Any]:
         }
         for outlier in found.outliers[:_MOST_OUTLIERS]
     ]
-    if found.sample_outlier is not None:
-        # It belongs to no function of the projection.
-        none = [0.0] * len(_POWERS)
-        outliers.append(
-            {
-                "singular_value": math.sqrt(found.sample_outlier),
-                "label": "a sample of the step, typically",
-                "sample_overlap": none,
-                "teacher_overlap": none,
-            }
-        )
     return {"d": problem.d, "bands": _bands(found.bulk), "atom": found.bulk.atom, "outliers": outliers}
 
 

@@ -255,9 +255,11 @@ def stepped_networks(
         As `gradstep.predict`.
     """
     sizes = sizes_of(problem)
+    own_output = rows == "network"
     gradient_step = step_statistics(
-        problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network", classes=classes
-    )
+        problem, sizes.d, sizes.width, sizes.n_step, constant,
+        own_output=own_output, classes=classes, by_samples=spectrum,
+    )  # fmt: skip
     alignment = gradient_step.whole_alignment
     if rows == "network":
         gradient_step = with_second_degree(problem, gradient_step, sizes.d, sizes.width)

@@ -9,6 +9,7 @@ of what rows are free to have along the special directions (those that resolve t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
-from gradstep.theory.equivalent.leverage import SymmetricPairs
+from gradstep.theory.equivalent.leverage import LeverageTable, SymmetricPairs
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import Point, around_nearest, start
@@ -34,8 +35,10 @@ _DIMENSION = 1e-5
 _RANK = 1e-12
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
 _STEP = 1e-4
-#: Pairs of groups, over all classes, that are taken at once.
-_AT_ONCE = 2**14
+#: Singular value of the variances of the rows that counts, over the largest.
+_FACTOR = 1e-12
+#: How near to one shares of all directions sum, but for rounding.
+_ALL = 1e-9
 #: Directions that a class must have at least to stand for itself, and how near to one is a single direction.
 _WHOLE, _SINGLE = 0.9, 0.03
 #: Where nothing is an eigenvalue, over a bound of the bulk; largest ratio of places where a direction is sought.
@@ -77,21 +80,21 @@ class _Pairs(NamedTuple):
     pairs : SymmetricPairs
     place : ndarray, shape (dimensions, dimensions)
         Number of the pair of two dimensions.
-    by_node : ndarray, shape (pairs, nodes)
-        Products of two dimensions at the nodes.
+    products : ndarray, shape (pairs, members)
+        Products of two dimensions, for each node or group.
     """
 
     pairs: SymmetricPairs
     place: NDArray[np.intp]
-    by_node: Array
+    products: Array
 
     @classmethod
-    def of(cls, right: Array) -> _Pairs:
-        """Return them for dimensions with some values at the nodes, shape (dimensions, nodes)."""
-        pairs = SymmetricPairs.among(len(right))
-        place = np.zeros((len(right), len(right)), dtype=np.intp)
+    def of(cls, values: Array) -> _Pairs:
+        """Return them for dimensions with values at the nodes or in the groups, shape (dimensions, members)."""
+        pairs = SymmetricPairs.among(len(values))
+        place = np.zeros((len(values), len(values)), dtype=np.intp)
         place[pairs.first, pairs.second] = place[pairs.second, pairs.first] = np.arange(len(pairs.double))
-        return cls(pairs, place, pairs.of(right))
+        return cls(pairs, place, pairs.of(values))
 
     def of_products(self, matrices: ComplexArray) -> ComplexArray:
         """Return symmetric matrices in the dimensions by their pairs, shape (..., pairs)."""
@@ -151,9 +154,21 @@ class ClassEquations(FeatureEquations):
         return (self.slope * weight) @ last[kept].T, (first[:, kept] / singular[kept]).T @ (scale * self.slope)
 
     @cached_property
+    def _profile_factors(self) -> tuple[Array, Array]:
+        """Factors of the variances of the rows, shapes (groups, factors) and (factors, classes), to rounding."""
+        left, size, right = np.linalg.svd(self.bulk.profile, full_matrices=False)
+        count = int(np.sum(size > _FACTOR * size[0]))
+        return left[:, :count] * size[:count], right[:count]
+
+    @cached_property
     def _pairs(self) -> _Pairs:
-        """Pairs among the dimensions of the slopes."""
+        """Pairs among the dimensions of the slopes, at the nodes."""
         return _Pairs.of(self.factors[1])
+
+    @cached_property
+    def _group_pairs(self) -> _Pairs:
+        """The same in the groups."""
+        return _Pairs.of(self.factors[0].T)
 
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of ``V`` and ``R`` for a large ``z``."""
@@ -163,11 +178,26 @@ class ClassEquations(FeatureEquations):
 
     @property
     def at_once(self) -> int:
-        """Number of points of `newton`."""
-        return 1
+        """Number of points of `newton`: one, too, if there are directions beside the classes."""
+        return super().at_once if math.isclose(self.bulk.share.sum(), 1, rel_tol=_ALL) else 1
 
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, Newton's step and the tangent in z."""
+    @property
+    def _classes(self) -> int:
+        return len(self.bulk.share)
+
+    @cached_property
+    def _table(self) -> LeverageTable:
+        return replace(super()._table, share=self.bulk.share[None], profile=self.bulk.profile.T[None])
+
+    @cached_property
+    def _factors(self) -> None:
+        """None: `newton` has factors of its own."""
+        return None
+
+    def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, Newton's step and the tangent in z: from factors of the slopes if there are many unknowns."""
+        if self.at_once > 1:
+            return super().newton(z, state)
         (left, right), pairs = self.factors, self._pairs
         share, profile, nodes = self.bulk.share, self.bulk.profile, len(self.weight)
         leverage, resolvent = np.split(np.exp(state), [nodes])
@@ -188,11 +218,11 @@ class ClassEquations(FeatureEquations):
         # Minus the derivative, in the units of `Linearised`: blocks of nodes and groups.
         into = np.concatenate([raised, mean_density / following[nodes:]])
         out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
-        of_nodes, by_node = pairs.mean_square(form, share), pairs.by_node
+        of_nodes, by_node = pairs.mean_square(form, share), pairs.products
         turned = (left @ damping).swapaxes(0, 1)
         across = _real_product(by_node.T, pairs.of_products(turned.mT @ ((density * share)[..., None] * turned)).T)
         across += self.variance.T * mean_density
-        of_groups = np.diag(into[nodes:]) - self._between_groups(density.T, psi)
+        of_groups = np.diag(into[nodes:]) - self._between_groups(mean_density, psi)
         right_sides = into[:, None] * self._right_sides(gap, following)
         # The nodes are eliminated by Woodbury's formula.
         diagonal = (into * out)[:nodes, None]
@@ -206,18 +236,20 @@ class ClassEquations(FeatureEquations):
         return gap, step, tangent
 
     def _between_groups(self, density: ComplexArray, psi: ComplexArray) -> ComplexArray:
-        """Return how the resolvents of the groups raise each other, a few classes at once that fit into a cache."""
-        (left, _), (classes, groups) = self.factors, density.shape
-        found = np.zeros((groups, groups), dtype=np.complex128)
-        weights, stride = self.bulk.share[:, None] * density, max(1, _AT_ONCE // groups**2)
-        for first in range(0, classes, stride):
-            these = slice(first, first + stride)
-            between = left @ psi[these] @ left.T
-            np.square(between, out=between)
-            between *= weights[these, :, None]
-            between *= density[these, None]
-            found += between.sum(axis=0)
-        return found
+        """Return how the resolvents of the groups raise each other, for densities of shape (groups,).
+
+        It is a mean over the classes of squares of forms in the slopes, times the variances of both groups. In the few
+        factors of the variances each pair of them has one such mean.
+        """
+        pairs, (of_group, of_class), share = self._group_pairs, self._profile_factors, self.bulk.share
+        count, size = len(of_class), len(pairs.products)
+        forms = np.empty((count, size, count, size), dtype=np.complex128)
+        for i in range(count):
+            for j in range(i + 1):
+                forms[i, :, j] = forms[j, :, i] = pairs.mean_square(psi, share * of_class[i] * of_class[j])
+        by_group = (of_group.T[:, None] * pairs.products).reshape(count * size, -1)
+        found = _real_product(by_group.T, forms.reshape(count * size, -1)) @ by_group
+        return np.asarray(found * density * density[:, None])
 
     def strength_of(self, point: Point, profile: Array) -> float:
         """Return the strength above the bulk of one more direction: it is an outlier where that is one.
@@ -311,16 +343,17 @@ class ClassEquations(FeatureEquations):
         return self.bulk.teacher @ slopes, slopes
 
 
-def without_leading(equations: ClassEquations) -> ClassEquations:
+def without_leading(equations: ClassEquations, *, correlated: bool) -> ClassEquations:
     """Return the equations without the single directions that are outliers; these stay among the special directions.
 
-    From the top of the law, classes that are one direction together leave the bulk if its eigenvalue is above those of
-    all directions behind it. What is less than one direction at either end of the rest is a part of the next class.
+    From the top of the law of `correlated` inputs, classes that are one direction together leave the bulk if its
+    eigenvalue is above those of all directions behind it. What is less than one direction at either end of the rest is
+    a part of the next class.
 
     Docs, "Spectra", equation (Z4b).
     """
     weight, below = equations.neurons / equations.width, np.inf
-    while (found := _single(equations)) is not None:
+    while correlated and (found := _single(equations)) is not None:
         profile, rest, between = found
         if not _leaves(replace(equations, bulk=_whole(rest, equations)), profile):
             break

@@ -157,8 +157,13 @@ class FeatureEquations:
     @property
     def at_once(self) -> int:
         """Number of points whose matrices are together in the cache, or one where these are large."""
-        count = LARGEST_STACK // sum(self.slope.shape) ** 2
+        count = LARGEST_STACK // (sum(self.slope.shape) ** 2 * self._classes)
         return count if count >= _WORTH_A_STACK else 1
+
+    @property
+    def _classes(self) -> int:
+        """Number of classes of directions."""
+        return 1
 
     def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return the gap, Newton's step and the tangent in z: from factors of the tables if these have few."""

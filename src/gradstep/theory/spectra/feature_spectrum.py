@@ -42,7 +42,6 @@ from gradstep.theory.spectra.stieltjes import (
     start,
 )
 from gradstep.theory.step.statistics import StepStatistics
-from gradstep.theory.step.weighted_samples import largest_residual, residual_law
 from gradstep.theory.together import result_of
 from gradstep.threads import one_thread
 
@@ -61,8 +60,6 @@ _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
 #: How many nodes there are for a Gaussian readout where directions differ, over those of a prediction: edges change by
 #: a thousandth.
 _COARSER = 0.7
-#: Where nothing is an eigenvalue, over a bound of the bulk.
-_FAR = 16.0
 
 
 @dataclass(frozen=True)
@@ -132,17 +129,11 @@ class Spectrum(Summarised):
         Eigenvalues above the bulk, the largest first.
     alignment : float
         Overlap of the spike direction with the teacher's.
-    sample_outlier : float, optional
-        After a plain step on isotropic inputs: where the step's sample with the largest residual typically (the median
-        over draws) puts an eigenvalue above the bulk; none if that would not leave it. This differs from draw to draw
-        and is not among `outliers`, samples with smaller residuals may add others below it, and the bulk of a network
-        ends among them: its edge is then not that of `bulk`.
     """
 
     bulk: Law
     outliers: tuple[Outlier, ...]
     alignment: float
-    sample_outlier: float | None = None
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
@@ -200,10 +191,17 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
 def whole_spectrum(problem: Problem, rows: RowLaw, refine: int) -> Spectrum:
     """Return the spectrum of a problem whose ridge does not matter: that of all places of a curve over it."""
     # Folding would lose which value of a vocabulary a group has.
-    gaussian = problem.readout.kind == "gaussian"
-    nodes = refine * _COARSER if gaussian and (problem.inputs is not None or problem.is_damped) else refine
-    networks = result_of(stepped_networks(problem, rows, "isotropic", nodes, fold=gaussian, spectrum=True))
+    gaussian, differ = problem.readout.kind == "gaussian", _directions_differ(problem, rows)
+    nodes = refine * _COARSER if gaussian and differ else refine
+    networks = result_of(stepped_networks(problem, rows, "isotropic", nodes, fold=gaussian, spectrum=differ))
     return _mean([(share, _spectrum(problem, rows, network)) for share, network in networks])
+
+
+def _directions_differ(problem: Problem, rows: RowLaw) -> bool:
+    """Tell whether the directions off the spike differ: by the inputs, by a damping, or by the samples of a step."""
+    if problem.inputs is not None or problem.is_damped:
+        return True
+    return rows == "network" and problem.eta.coefficient != 0 and problem.real_sizes().n_step < np.inf
 
 
 def _mean(parts: Sequence[tuple[float, Spectrum]]) -> Spectrum:
@@ -218,9 +216,7 @@ def _mean(parts: Sequence[tuple[float, Spectrum]]) -> Spectrum:
         names = [f.name for f in fields(Outlier)]
         outliers.append(replace(outlier, **{n: sum(s * getattr(o, n) for s, o in ranked) / whole for n in names}))
     bulk, alignment = mean_law([(share, part.bulk) for share, part in parts]), sum(s * p.alignment for s, p in parts)
-    samples = [(share, part.sample_outlier) for share, part in parts if part.sample_outlier is not None]
-    sample = first.sample_outlier and sum(s * x for s, x in samples) / sum(s for s, _ in samples)
-    return Spectrum(bulk, tuple(outliers), alignment, sample)
+    return Spectrum(bulk, tuple(outliers), alignment)
 
 
 def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectrum:
@@ -243,57 +239,15 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
     if step.correlated is None:
         equations = FeatureEquations(*arguments)
     else:
-        equations = without_leading(ClassEquations(*arguments, bulk=network.tables.bulk))
+        equations = ClassEquations(*arguments, bulk=network.tables.bulk)
+        equations = without_leading(equations, correlated=problem.inputs is not None)
     equations, bulk = _law(equations, groups.weight)
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     # Groups of projections that do not determine the readout have offsets too where directions differ.
     resolved = groups.resolved and network.resolve
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd, resolved=resolved)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not resolved)
-    sample_outlier = None
-    if rows == "network" and step.correlated is None:
-        sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge)
-    return Spectrum(bulk, outliers, network.step.alignment, sample_outlier)
-
-
-def _sample_outlier(
-    problem: Problem, step: StepStatistics, groups: Groups, equations: FeatureEquations, edge: float
-) -> float | None:
-    r"""Return the eigenvalue above the bulk along the step's sample with the largest residual.
-
-    That residual is taken at its median over draws. Along its sample the rows of a group have ``u_g`` times their mean
-    variance. Directions off the spike decouple: there is an eigenvalue where :math:`|D_u|^{1/2}V_1|D_u|^{1/2}` has the
-    eigenvalue one, `D` being negative above the bulk. This project.
-    """
-    if problem.n_step == np.inf or step.bulk == 0:
-        return None
-    count = problem.real_sizes().n_step
-    sample = largest_residual(problem.link, step.residual_offset, step.residual_noise, equations.dimension + 1, count)
-    if not sample.isolated:
-        return None
-    scale = problem.readout.second_moment
-    a, a_square = groups.readout * np.sqrt(scale), groups.readout_square * scale
-    mean = 1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square
-    # The linear part of the bulk, and the rest (see `gradstep.theory.neurons.bulk`).
-    residual = residual_law(problem.link, step.residual_offset, step.residual_noise)
-    linear = step.curvature**2 * (equations.dimension + 1) / count * residual.square
-    stretch = step.curvature * sample.weight
-    along = 1 + 2 * stretch * a + (stretch**2 + (step.bulk - linear) * sample.squared_weight) * a_square
-    profile = np.maximum(along / mean, 0.0)
-    far = start(equations, complex(_FAR * equations.top * max(1.0, float(profile.max()))))
-    known = [far]
-
-    def excess(log_x: float) -> float:
-        leverage, resolvent = equations.unknowns(around_nearest(equations, known, float(np.exp(log_x))))
-        density = np.maximum(-equations.neurons * profile * resolvent / equations.dimension, 0.0)
-        sample_weight = np.maximum(equations.samples * equations.weight / (1 + leverage), 0.0)
-        rows = np.sqrt(density)[:, None] * equations.slope * np.sqrt(sample_weight)
-        return float(np.linalg.norm(rows, ord=2)) ** 2 - 1
-
-    bracket = np.log(edge * (1 + EDGE_MARGIN)), np.log(far.z.real)
-    if excess(bracket[0]) <= 0:
-        return None
-    return float(np.exp(brentq(excess, *bracket, xtol=1e-10, rtol=1e-10)))
+    return Spectrum(bulk, outliers, network.step.alignment)
 
 
 def check_finite(problem: Problem, rows: RowLaw) -> None:

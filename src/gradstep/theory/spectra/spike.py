@@ -280,10 +280,8 @@ def sample_nodes(problem: Problem, step: StepStatistics) -> SampleNodes:
     square = residual**2 if residual.any() else np.ones_like(residual)
     omega, count = square / (weights @ square), problem.real_sizes().n_step
     if math.isfinite(count) and residual.any():
-        largest = largest_residual(
-            link_of(problem.teacher), step.residual_offset, step.residual_noise, problem.d, count
-        )
-        omega = np.clip(2 * largest.residual**2 / (weights @ square) - omega, 0, omega)
+        largest = largest_residual(link_of(problem.teacher), step.residual_offset, step.residual_noise, count)
+        omega = np.clip(2 * largest**2 / (weights @ square) - omega, 0, omega)
         omega /= weights @ omega
     kept = weights > _LEAST_WEIGHT
     weights, residual, fixed = weights[kept] / weights[kept].sum(), residual[kept], _fixed(problem)

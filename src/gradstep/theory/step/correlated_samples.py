@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, reduce
 from typing import NamedTuple
 
@@ -158,6 +158,13 @@ class CorrelatedSamples:
     turn: Turn | None = None
     own: OwnOutput | None = None
     beside: SpikeBeside | None = None
+
+    def up_to(self, largest: float) -> CorrelatedSamples:
+        """Return the samples with larger residuals as large as this, and their products with what they depend on."""
+        law, own = self.law.up_to(largest), self.own
+        if own is not None:
+            own = own._replace(linear=law.mean(own.mean * law.residual))
+        return replace(self, law=law, linear=law.mean(law.projection * law.residual), own=own)
 
     @cached_property
     def norm(self) -> float:

@@ -169,6 +169,10 @@ class DampedSamples:
         u = law.projection / math.sqrt(law.mean(law.projection**2))
         return replace(law, projection=u, residual=law.residual + (self.linear - law.mean(u * law.residual)) * u)
 
+    def up_to(self, largest: float) -> DampedSamples:
+        """Return the samples with larger residuals as large as this; see `CorrelatedSamples.up_to`."""
+        return replace(self, plain=self.plain.up_to(largest))
+
     @cached_property
     def rules(self) -> tuple[ResidualRule, ResidualRule]:
         """Rules for the residual, of few nodes and of all."""

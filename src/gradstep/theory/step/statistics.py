@@ -302,6 +302,7 @@ def step_statistics(
     *,
     own_output: bool = True,
     classes: bool = False,
+    by_samples: bool = False,
 ) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
 
@@ -322,6 +323,9 @@ def step_statistics(
     classes : bool, optional
         Whether the labels are -1 and 1, with the teacher as their mean and the noise as the root mean square of the
         rest (`gradstep.labels.Labels`). If not, the noise is Gaussian.
+    by_samples : bool, optional
+        Whether a plain step on isotropic inputs has `correlated` in place of `samples`, as one on inputs with equal
+        eigenvalues.
 
     Returns
     -------
@@ -338,7 +342,7 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
-    if problem.inputs is not None or problem.is_damped:
+    if problem.inputs is not None or problem.is_damped or by_samples:
         return _correlated_statistics(problem, d, width, n_step, constant, classes=classes)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
@@ -437,7 +441,9 @@ def _correlated_statistics(
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
     fluctuations = rows_after_a_step(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
-    if problem.output_scale != "1/N":
+    if inputs is None and not problem.is_damped:
+        own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations)
+    elif problem.output_scale != "1/N":
         own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations, samples)
     return replace(
         limits,

@@ -20,9 +20,9 @@ This project.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.together import Computation, asked
 
 __all__ = [
-    "LargestResidual",
     "Residual",
     "WeightedSamples",
     "directions_frame",
@@ -95,6 +94,11 @@ class Residual:
     def relative_squares(self) -> Array:
         """``r^2 / E r^2``, shape (nodes,)."""
         return np.asarray(self.residual**2 / self.square)
+
+    def up_to(self, largest: float) -> Residual:
+        """Return the law with the sizes of larger residuals reflected at this one, and none below zero."""
+        size = np.abs(self.residual)
+        return replace(self, residual=np.sign(self.residual) * np.clip(2 * largest - size, 0, size))
 
     @cached_property
     def powers(self) -> Array:
@@ -529,48 +533,17 @@ def directions_frame(alignment: float, output_alignment: float | None = None) ->
     return np.stack([spike, zeta, np.array([0.0, -tangent[2], tangent[1]])], axis=1)
 
 
-class LargestResidual(NamedTuple):
-    """The largest residual of a step's samples, at its median over draws, and what its sample does.
+def largest_residual(teacher: ScalarFunction, offset: float, noise_variance: float, count: float) -> float:
+    r"""Return the absolute value of the largest of a number of residuals, at its median over draws.
 
-    Attributes
-    ----------
-    residual : float
-    squared_weight, weight : float
-        Eigenvalues along the sample of the matrices of all samples, weighted by their squared residuals over
-        the mean square, and by their residuals.
-    isolated : bool
-        Whether the first of them is above all others. Without it, neither has a meaning.
-    """
-
-    residual: float
-    squared_weight: float
-    weight: float
-    isolated: bool
-
-
-def largest_residual(
-    teacher: ScalarFunction, offset: float, noise_variance: float, d: float, count: float
-) -> LargestResidual:
-    r"""Return the largest of a number of residuals, and the eigenvalues that belong to its sample.
-
-    The matrix :math:`\frac1n\sum_\mu\omega_\mu x_\mu x_\mu^\top` has an eigenvalue
-    :math:`\omega(\phi_0+E\,\omega'/(\omega-\omega'))`, :math:`\phi_0=d/n`, along a sample whose weight is far above
-    those of all others, the mean being over these. It is isolated where it grows with :math:`\omega`. It does not if
-    many others are about as large, as those of a bounded teacher without noise are. The largest of ``n`` is at its
-    median where the probability of a larger one is :math:`\log2/n`, the second largest at 1.678 over ``n``.
-
-    Docs, "Spectra", equation (Z5).
+    There the probability of a larger one is :math:`\log2/n`. Docs, "Spectra", equation (Z5).
 
     Parameters
     ----------
     teacher : ScalarFunction
     offset, noise_variance : float
-    d, count : float
-        Dimension, and number of samples.
-
-    Returns
-    -------
-    LargestResidual
+    count : float
+        Number of samples.
     """
     u = np.linspace(-_RANGE, _RANGE, _GRID)
     weight = np.exp(-(u**2) / 2)
@@ -579,16 +552,7 @@ def largest_residual(
         z, z_weight = hermite_rule(40)
         residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
         weight = (weight[:, None] * z_weight).ravel()
-    weight /= weight.sum()
-    falling = np.argsort(-np.abs(residual))
-    residual, weight = residual[falling], weight[falling]
-    first, second = np.searchsorted(np.cumsum(weight), np.array([math.log(2), 1.678]) / count)
-    square = float(weight @ residual**2)
-    largest, rest, weight = float(residual[first]), residual[second + 1 :], weight[second + 1 :]
-    # Others that are as large make the means infinite.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_square, by_residual = rest**2 / (largest**2 - rest**2), rest / (largest - rest)
-        isolated = bool(weight @ by_square**2 < d / count)
-        along_square = largest**2 / square * (d / count + float(weight @ by_square))
-        along = largest * (d / count + float(weight @ by_residual))
-    return LargestResidual(largest, along_square, along, isolated)
+    size = np.abs(residual)
+    falling = np.argsort(-size)
+    above = np.cumsum(weight[falling]) / weight.sum()
+    return float(size[falling][np.searchsorted(above, math.log(2) / count)])

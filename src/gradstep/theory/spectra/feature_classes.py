@@ -1,4 +1,4 @@
-r"""The equations of the features' spectrum where directions differ: after steps on correlated inputs, and damped ones.
+r"""The equations of the features' spectrum where directions differ: after a step on samples, or with correlated inputs.
 
 Directions off the spike are in the classes of the fit (`gradstep.theory.neurons.bulk`), with the density ``D_j`` of a
 class in place of one for all. Only the direction of the spike itself knows more than its class: the rows of a group

@@ -1,7 +1,7 @@
 r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, and their vectors.
 
 The equations are those of `gradstep.theory.spectra.feature_equations` where all directions off the spike are alike, and
-of `gradstep.theory.spectra.feature_classes` after steps on correlated inputs and damped steps, where they differ.
+of `gradstep.theory.spectra.feature_classes` where they differ: after a step on samples, and with correlated inputs.
 """
 
 from __future__ import annotations
@@ -174,13 +174,13 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
 
     Notes
     -----
-    After a plain step on isotropic inputs directions off the spike are all alike here, as with ``bulk="isotropic"`` in
-    `gradstep.predict`. After a strong step up to a tenth of the bulk's eigenvalues are then in the wrong place;
-    ``problem.replace(damping=1e9)`` has the directions as they are. With correlated inputs, and after a damped step,
-    they are in the classes of ``bulk="structured"``. A single leading direction of the inputs whose eigenvalue is above
-    those of all directions behind it is no part of the bulk, but an outlier. Several directions of one eigenvalue are a
-    band of the bulk. With ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common
-    part of all rows together (`gradstep.theory.step.own_output`).
+    Directions off the spike are in classes, by the samples of the step and by the covariance of the inputs. Without a
+    step on isotropic inputs, after one on a whole population, and with ``rows="isotropic"`` they are all alike. The
+    bulk ends where the largest eigenvalue along a single sample of the step typically is, which differs from draw to
+    draw. A single leading direction of the inputs whose eigenvalue is above those of all directions behind it is no
+    part of the bulk, but an outlier. Several directions of one eigenvalue are a band of the bulk. With
+    ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common part of all rows
+    together (`gradstep.theory.step.own_output`).
     """
     check_refine(refine)
     check_finite(problem, rows)

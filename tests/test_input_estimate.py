@@ -124,3 +124,13 @@ def test_tables_of_low_rank_and_labels_that_are_constant(rows: int) -> None:
 def test_tables_that_are_none_are_refused(x: Any, y: Any, field: str) -> None:
     with pytest.raises(gs.InvalidInput, match=f"^{field}: "):
         gs.Inputs.from_data(x, y)
+
+
+def test_the_errors_of_a_link_are_those_of_other_tables() -> None:
+    c, part = np.arange(1, 31.0) ** -0.5, np.full(30, 1 / 30)
+    laws = [gs.Inputs.from_data(*table(seed, c / c.mean(), part, 600), classes=3) for seed in range(40)]
+    found = np.array([[*law.coefficients, law.noise] for law in laws])
+    told = np.array([[*law.coefficient_error, law.noise_error] for law in laws])
+    ratio = np.sqrt(np.mean(told**2, axis=0)) / found.std(axis=0, ddof=1)
+    # Forty tables know a standard deviation to a ninth; a jackknife of ten blocks errs upwards.
+    assert np.all((ratio > 0.7) & (ratio < 1.6)), ratio

@@ -272,18 +272,19 @@ def _link(
         inside, target = x[own], y[own] - y[own].mean()
         penalty = part.rest * x.shape[1] / size
         scores[~own] = x[~own] @ np.linalg.solve(inside.T @ inside + penalty * np.eye(x.shape[1]), inside.T @ target)
-    ranks = np.argsort(np.argsort(scores))
-    seen = hermite_values(ndtri((ranks + 0.5) / len(y)), _DEGREE) * y
 
-    def values(means: Array, signal: _Signal) -> Array:
+    def values(rows: NDArray[np.bool_], signal: _Signal) -> Array:
+        # Normal scores among these rows: their mean square is one, and must be so without a block, too.
+        ranks = np.argsort(np.argsort(scores[rows]))
+        means = (hermite_values(ndtri((ranks + 0.5) / len(ranks)), _DEGREE) * y[rows]).mean(axis=1)
         linear = math.sqrt(float(signal.classes.sum()))
         alignment = float(np.clip(means[1] / linear, 0.01, 1.0)) if linear > 0 else 1.0
         found = means / alignment ** np.arange(_DEGREE + 1)
         noise = math.sqrt(max(signal.rest - float(found[2:] @ found[2:]), 0.0))
         return np.array([*found, noise, alignment])
 
-    *coefficients, noise, alignment = values(seen.mean(axis=1), whole).tolist()
-    errors = _jackknife([values(seen[:, own].mean(axis=1), part) for part, own in zip(parts, kept, strict=True)])
+    *coefficients, noise, alignment = values(np.ones(len(y), dtype=bool), whole).tolist()
+    errors = _jackknife([values(own, part) for part, own in zip(parts, kept, strict=True)])
     return {
         "coefficients": tuple(coefficients),
         "coefficient_error": errors[:-2],

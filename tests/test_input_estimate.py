@@ -134,3 +134,22 @@ def test_the_errors_of_a_link_are_those_of_other_tables() -> None:
     ratio = np.sqrt(np.mean(told**2, axis=0)) / found.std(axis=0, ddof=1)
     # Forty tables know a standard deviation to a ninth; a jackknife of ten blocks errs upwards.
     assert np.all((ratio > 0.7) & (ratio < 1.6)), ratio
+
+
+def test_labels_that_no_linear_prediction_follows_have_no_link() -> None:
+    links = 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        x = random.standard_normal((300, 20))
+        law = gs.Inputs.from_data(x, x[:, 0] ** 2)
+        if law.coefficients:
+            links += 1
+            # What little of the labels looks linear; it is no more than they vary.
+            assert 0 <= law.coefficients[1] < math.sqrt(2)
+            assert law.alignment > 0.01
+            continue
+        assert math.isnan(law.noise)
+        with pytest.raises(gs.InvalidInput, match="labels that linear predictions follow"):
+            _ = law.link
+        assert not law.teacher_error or "no link" in str(law.summary())
+    assert links < 20

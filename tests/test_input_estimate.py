@@ -107,6 +107,19 @@ def test_tables_of_low_rank_and_labels_that_are_constant(rows: int) -> None:
     assert law.effective_dimension < 0.2
     assert law.coefficients == ()
     assert np.isfinite(law.eigenvalue_error).all()
+    # Labels without noise: nothing but the rank tells the ridge regressions of the link from plain ones.
+    exact = gs.Inputs.from_data(x, x[:, 0])
+    assert exact.alignment == pytest.approx(1, abs=0.05)  # that of few numbers with normal scores
+    assert exact.coefficients[1] == pytest.approx(np.std(x[:, 0]), rel=0.05)
+
+
+def test_columns_that_are_constant_or_copies_change_no_link() -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((60, 3))
+    y = x[:, 0] + 0.1 * random.standard_normal(60)
+    for more in (np.ones((60, 1)), x[:, :1]):
+        law = gs.Inputs.from_data(np.column_stack([x, more]), y)
+        assert law.coefficients[1] == pytest.approx(np.std(y), rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -275,13 +275,16 @@ def _link(
         # The penalty that is best for a random teacher of this size.
         size = float((part.classes[eigenvalues > 0] / eigenvalues[eigenvalues > 0]).sum()) or 1.0
         inside, target = x[own], y[own] - y[own].mean()
-        penalty = part.rest * x.shape[1] / size
-        scores[~own] = x[~own] @ np.linalg.solve(inside.T @ inside + penalty * np.eye(x.shape[1]), inside.T @ target)
+        gram = inside.T @ inside
+        # Without noise it is zero, but columns may be constant or copies of each other.
+        penalty = max(part.rest * x.shape[1] / size, _ROUNDING * float(np.trace(gram)))
+        scores[~own] = x[~own] @ np.linalg.solve(gram + penalty * np.eye(x.shape[1]), inside.T @ target)
 
     def values(rows: NDArray[np.bool_], signal: _Signal) -> Array:
-        # Normal scores among these rows: their mean square is one, and must be so without a block, too.
-        ranks = np.argsort(np.argsort(scores[rows]))
-        means = (hermite_values(ndtri((ranks + 0.5) / len(ranks)), _DEGREE) * y[rows]).mean(axis=1)
+        # Normal scores among these rows, of mean square one with any number of rows, and without a block, too.
+        normal = ndtri((np.argsort(np.argsort(scores[rows])) + 0.5) / rows.sum())
+        normal /= math.sqrt(float(normal @ normal) / len(normal))
+        means = (hermite_values(normal, _DEGREE) * y[rows]).mean(axis=1)
         linear = math.sqrt(float(signal.classes.sum()))
         alignment = float(np.clip(means[1] / linear, _UNSEEN, 1.0)) if linear > 0 else 1.0
         found = means / alignment ** np.arange(_DEGREE + 1)

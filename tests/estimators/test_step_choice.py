@@ -209,7 +209,7 @@ def test_choice_width():
 
 @pytest.mark.parametrize("rows", [40, 150, 3000])
 def test_few_rows_of_other_classes_are_no_clear_gain(rows):
-    """Rows that only one of two moves gets right are heads or tails by chance, of which one in twenty or so is clear."""
+    """Rows that only one of two moves gets right are heads or tails by chance; one in twenty or so is clear."""
 
     def gain(better, worse):
         wrong = np.zeros((2, rows))

@@ -1059,11 +1059,19 @@ def test_a_table_that_cannot_be_used_is_one_message_that_names_the_column(
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("none.csv", None), ("empty.csv", b""), ("bad.parquet", b"no table"), ("table.xlsx", b"")]
+    ("name", "content", "allowed"),
+    [
+        ("none.csv", None, "a file that exists"),
+        ("none.parquet", None, "a file that exists"),
+        ("empty.csv", b"", "a table that can be read"),
+        ("bad.parquet", b"no table", "a table that can be read"),
+        ("table.xlsx", b"", "a file whose name ends in .csv or .parquet"),
+    ],
 )
-def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, allowed: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     result = run("learn", str(tmp_path / name), "--target", "y")
     assert result.exit_code == 2
     assert message(result.stderr).startswith("error: table: got ")
+    assert f"; allowed: {allowed}" in message(result.stderr)

@@ -107,6 +107,19 @@ def test_tables_of_low_rank_and_labels_that_are_constant(rows: int) -> None:
     assert law.effective_dimension < 0.2
     assert law.coefficients == ()
     assert np.isfinite(law.eigenvalue_error).all()
+    # Labels without noise: nothing but the rank tells the ridge regressions of the link from plain ones.
+    exact = gs.Inputs.from_data(x, x[:, 0])
+    assert exact.alignment == pytest.approx(1, abs=0.05)  # that of few numbers with normal scores
+    assert exact.coefficients[1] == pytest.approx(np.std(x[:, 0]), rel=0.05)
+
+
+def test_columns_that_are_constant_or_copies_change_no_link() -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((60, 3))
+    y = x[:, 0] + 0.1 * random.standard_normal(60)
+    for more in (np.ones((60, 1)), x[:, :1]):
+        law = gs.Inputs.from_data(np.column_stack([x, more]), y)
+        assert law.coefficients[1] == pytest.approx(np.std(y), rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -124,3 +137,32 @@ def test_tables_of_low_rank_and_labels_that_are_constant(rows: int) -> None:
 def test_tables_that_are_none_are_refused(x: Any, y: Any, field: str) -> None:
     with pytest.raises(gs.InvalidInput, match=f"^{field}: "):
         gs.Inputs.from_data(x, y)
+
+
+def test_the_errors_of_a_link_are_those_of_other_tables() -> None:
+    c, part = np.arange(1, 31.0) ** -0.5, np.full(30, 1 / 30)
+    laws = [gs.Inputs.from_data(*table(seed, c / c.mean(), part, 600), classes=3) for seed in range(40)]
+    found = np.array([[*law.coefficients, law.noise] for law in laws])
+    told = np.array([[*law.coefficient_error, law.noise_error] for law in laws])
+    ratio = np.sqrt(np.mean(told**2, axis=0)) / found.std(axis=0, ddof=1)
+    # Forty tables know a standard deviation to a ninth; a jackknife of ten blocks errs upwards.
+    assert np.all((ratio > 0.7) & (ratio < 1.6)), ratio
+
+
+def test_labels_that_no_linear_prediction_follows_have_no_link() -> None:
+    links = 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        x = random.standard_normal((300, 20))
+        law = gs.Inputs.from_data(x, x[:, 0] ** 2)
+        if law.coefficients:
+            links += 1
+            # What little of the labels looks linear; it is no more than they vary.
+            assert 0 <= law.coefficients[1] < math.sqrt(2)
+            assert law.alignment > 0.01
+            continue
+        assert math.isnan(law.noise)
+        with pytest.raises(gs.InvalidInput, match="labels that linear predictions follow"):
+            _ = law.link
+        assert not law.teacher_error or "no link" in str(law.summary())
+    assert links < 20

@@ -55,6 +55,8 @@ _BLOCKS, _DEGREE = 10, 3
 _UNKNOWN = 0.5
 #: Classes whose eigenvalues differ by less than this are one.
 _ALIKE = 0.01
+#: Alignment up to which nothing is seen of the teacher.
+_UNSEEN = 0.01
 #: Standard errors from which a coefficient of the link above the first is part of its formula.
 _SIGNIFICANT = 2.0
 
@@ -71,7 +73,8 @@ class EstimatedInputs(Inputs):
         Standard error of each class's eigenvalue and of its part of the teacher. Without labels the teacher is one
         drawn at random, without errors.
     coefficients, coefficient_error : tuple of float
-        Coefficients of the link in orthonormal Hermite polynomials of degree 0 to 3 of the teacher's projection.
+        Coefficients of the link in orthonormal Hermite polynomials of degree 0 to 3 of the teacher's projection. Empty
+        without labels, and where linear predictions of rows that were left out do not follow the labels.
     noise, noise_error : float
         Root mean square of what the link leaves of the labels.
     alignment : float
@@ -98,7 +101,7 @@ class EstimatedInputs(Inputs):
             If there were no labels, or nothing of them is linear.
         """
         if not self.coefficients:
-            raise InvalidInput("y", None, "labels with a linear part: there is no link without")
+            raise InvalidInput("y", None, "labels that linear predictions follow: there is no link without")
         terms = [f"{self.coefficients[0]!r}"] if abs(self.coefficients[0]) > _ROUNDING else []
         for degree, (value, error) in enumerate(zip(self.coefficients, self.coefficient_error, strict=True)):
             if degree == 1 or (degree > 1 and abs(value) > _SIGNIFICANT * error):
@@ -112,6 +115,8 @@ class EstimatedInputs(Inputs):
             each = zip(self.coefficients, self.coefficient_error, strict=True)
             lines.append("link: " + ", ".join(f"h{k} {number(c)} +- {number(e, 2)}" for k, (c, e) in enumerate(each)))
             lines.append(f"noise {number(self.noise)} +- {number(self.noise_error, 2)}")
+        elif self.teacher_error:
+            lines.append("no link: linear predictions of rows that were left out do not follow their labels")
         errors = self.teacher_error or (math.nan,) * len(self.share)
         columns = (self.share, self.eigenvalues, self.eigenvalue_error, self.teacher, errors)
         rows = [
@@ -270,20 +275,29 @@ def _link(
         # The penalty that is best for a random teacher of this size.
         size = float((part.classes[eigenvalues > 0] / eigenvalues[eigenvalues > 0]).sum()) or 1.0
         inside, target = x[own], y[own] - y[own].mean()
-        penalty = part.rest * x.shape[1] / size
-        scores[~own] = x[~own] @ np.linalg.solve(inside.T @ inside + penalty * np.eye(x.shape[1]), inside.T @ target)
-    ranks = np.argsort(np.argsort(scores))
-    seen = hermite_values(ndtri((ranks + 0.5) / len(y)), _DEGREE) * y
+        gram = inside.T @ inside
+        # Without noise it is zero, but columns may be constant or copies of each other.
+        penalty = max(part.rest * x.shape[1] / size, _ROUNDING * float(np.trace(gram)))
+        scores[~own] = x[~own] @ np.linalg.solve(gram + penalty * np.eye(x.shape[1]), inside.T @ target)
 
-    def values(means: Array, signal: _Signal) -> Array:
+    def values(rows: NDArray[np.bool_], signal: _Signal) -> Array:
+        # Normal scores among these rows, of mean square one with any number of rows, and without a block, too.
+        normal = ndtri((np.argsort(np.argsort(scores[rows])) + 0.5) / rows.sum())
+        normal /= math.sqrt(float(normal @ normal) / len(normal))
+        means = (hermite_values(normal, _DEGREE) * y[rows]).mean(axis=1)
         linear = math.sqrt(float(signal.classes.sum()))
-        alignment = float(np.clip(means[1] / linear, 0.01, 1.0)) if linear > 0 else 1.0
+        alignment = float(np.clip(means[1] / linear, _UNSEEN, 1.0)) if linear > 0 else 1.0
         found = means / alignment ** np.arange(_DEGREE + 1)
+        found[1] = max(linear, means[1])
         noise = math.sqrt(max(signal.rest - float(found[2:] @ found[2:]), 0.0))
         return np.array([*found, noise, alignment])
 
-    *coefficients, noise, alignment = values(seen.mean(axis=1), whole).tolist()
-    errors = _jackknife([values(seen[:, own].mean(axis=1), part) for part, own in zip(parts, kept, strict=True)])
+    *coefficients, noise, alignment = values(np.ones(len(y), dtype=bool), whole).tolist()
+    if (
+        alignment <= _UNSEEN
+    ):  # predictions of rows left out do not follow the labels: there is no index to see them along
+        return {}
+    errors = _jackknife([values(own, part) for part, own in zip(parts, kept, strict=True)])
     return {
         "coefficients": tuple(coefficients),
         "coefficient_error": errors[:-2],

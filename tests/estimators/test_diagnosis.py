@@ -149,7 +149,7 @@ def test_a_classifier_is_judged_by_its_accuracy(several):
     assert found.gain == pytest.approx(found.after - found.before)
     assert found.gain > 3 * found.gain_error > 0
     # As many rows turn right or wrong as can: the standard error of a difference of two shares.
-    assert found.gain_error <= math.sqrt((2 - found.before - found.after) / 900)
+    assert found.gain_error <= math.sqrt((2 - found.before - found.after) / 900 + 2 / 900**2)
     text = told(diagnosis)
     assert f"The step helps here: accuracy on new rows {found.before:.3f} -> {found.after:.3f}, gain " in text
     assert "R^2 of the codes +1 and -1" in text
@@ -446,8 +446,10 @@ def test_link_is_corrected_for_a_noisy_projection():
 
 
 @pytest.mark.parametrize("closest", [0.05, 1e-5])
-@pytest.mark.parametrize("noise", [0.1, 1.0])
-def test_the_penalty_of_a_link_has_the_least_error_of_cross_validation(noise, closest):
+@pytest.mark.parametrize(
+    ("noise", "within", "observations"), [(0.1, 0.0, None), (0.5, 0.0, 40), (0.1, 0.03, 160), (0.5, 1.0, 200)]
+)
+def test_the_penalty_of_a_link_has_the_least_error_of_cross_validation(noise, within, observations, closest):
     # The error from its definition, column by column of the smoother.
     random = np.random.default_rng(4)
     x = np.cumsum(random.uniform(0.05, 0.2, 40)) - 2.5
@@ -457,15 +459,62 @@ def test_the_penalty_of_a_link_has_the_least_error_of_cross_validation(noise, cl
 
     def error(penalty):
         smoother = np.stack([make_smoothing_spline(x, unit, weights, penalty)(x) for unit in np.eye(40)], axis=1)
-        return weights @ (y - smoother @ y) ** 2 / (1 - np.trace(smoother) / 40) ** 2
+        residual = 40 * within + weights @ (y - smoother @ y) ** 2
+        left = 1 - 1.4 * np.trace(smoother) / (observations or 40)
+        return residual / left**2 if left > 0 else math.inf, np.trace(smoother)
 
-    found = roughness_penalty(x, y, weights)
-    least = error(found)
-    assert all(error(factor * found) > least for factor in (0.5, 0.9, 1.1, 2.0))
-    assert min(error(1e-6 * found), error(1e6 * found)) > 1.02 * least
+    found, freedom = roughness_penalty(x, y, weights, within=within, observations=observations)
+    least, trace = error(found)
+    assert freedom == pytest.approx(trace, rel=1e-4)
+    assert all(error(factor * found)[0] > least for factor in (0.5, 0.9, 1.1, 2.0))
+    assert min(error(1e-6 * found)[0], error(1e6 * found)[0]) > 1.02 * least
     # Points that all but coincide: of no use to numbers in double precision, and of no effect.
     beside = np.where(np.arange(40) > 20, x - closest + 1e-13, x)
-    assert roughness_penalty(beside, y, weights) == pytest.approx(found, rel=0.1)
+    again = roughness_penalty(beside, y, weights, within=within, observations=observations)
+    assert again == pytest.approx((found, freedom), rel=0.1)
+
+
+@pytest.mark.parametrize("rows", [30, 100, 400])
+def test_a_link_explains_nothing_of_noise_and_all_that_can_be_of_a_wave(rows):
+    explained = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        kappa, noise = random.standard_normal((2, rows))
+        targets = (noise, math.sqrt(2) * np.sin(1.5 * kappa) / math.sqrt(1 - math.exp(-4.5)) + noise)
+        scores = normal_scores(kappa, np.ones(rows))
+        explained.append([1 - fit_link(scores, y, np.ones(rows)).noise ** 2 / np.var(y) for y in targets])
+    explained = np.array(explained)
+    errors = np.std(explained, axis=0) / math.sqrt(len(explained))
+    # A curve that is chosen loses part of a wave that few rows show, and gains little from noise.
+    assert np.all(np.abs(explained.mean(axis=0) - [0.0, 0.5]) < 3 * errors + 0.6 / rows)
+    assert explained[:, 0].max() < (0.5 if rows < 100 else 0.25)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 5, 12])
+def test_a_link_between_few_levels_is_their_means(levels):
+    random = np.random.default_rng(levels)
+    level = np.arange(600) % levels
+    means = random.permutation(levels) - (levels - 1) / 2
+    y = means[level] + 0.1 * random.standard_normal(600)
+    kappa, ones = normal_scores(level.astype(float), np.ones(600)), np.ones(600)
+    link = fit_link(kappa, y, ones)
+    np.testing.assert_allclose(link.curve(kappa), means[level], atol=0.05)
+    assert link.noise == pytest.approx(0.1, rel=0.1)
+    # Means of noise are no better than one mean: the share is that of an analysis of variance.
+    noise = random.standard_normal(600)
+    share = [1 - fit_link(kappa, random.permutation(noise), ones).noise ** 2 / np.var(noise) for _ in range(40)]
+    assert abs(np.mean(share)) < 3 * np.std(share) / math.sqrt(40) + 0.003
+
+
+def test_a_link_takes_a_weight_for_a_repetition():
+    random = np.random.default_rng(5)
+    values, noise = random.standard_normal((2, 150))
+    y, times = np.sin(2 * values) + noise, random.integers(1, 4, 150)
+    weighted = fit_link(normal_scores(values, times), y, times.astype(float), 150)
+    values, y = np.repeat(values, times), np.repeat(y, times)
+    repeated = fit_link(normal_scores(values, np.ones(len(y))), y, np.ones(len(y)), 150)
+    assert repeated.noise == pytest.approx(weighted.noise, rel=1e-9)
+    np.testing.assert_allclose(repeated.coefficients, weighted.coefficients, atol=1e-9)
 
 
 def test_normal_scores():

@@ -57,6 +57,20 @@ def test_categories_are_columns_of_zeros_and_ones(frame):
     assert Columns.of(table[["size", "weight"]]) is None
 
 
+def test_a_category_that_is_new_is_rare_or_the_mean_of_all(frame):
+    table, y = frame
+    table = table[["town", "kind"]].assign(size=table["weight"])
+    new = table.iloc[:2].assign(town=["t500", None], kind=[3, None])
+    code = Columns.of(table)(new)
+    np.testing.assert_array_equal(code[:, 1:], [[1, np.nan, np.nan]] * 2)
+    model = gs.OneStepRegressor(32, random_state=0).fit(table, y)
+    assert not np.isnan(Columns.of(table)(table)).any()
+    known = model._columns(table)
+    mean = np.column_stack([code[:, :2], np.tile(known[:, 2:].mean(axis=0), (2, 1))])
+    by_hand = gs.OneStepRegressor(32, random_state=0).fit(known, y)
+    np.testing.assert_allclose(model.predict(new), by_hand.predict(mean))
+
+
 def test_polars_and_pandas_agree(frame):
     table, y = frame
     table = table.drop(columns="kind")

@@ -247,6 +247,12 @@ def test_bad_questions(stepped):
         model.learning_curve(X[:5], y[:5])
     with pytest.raises(InvalidInput, match="do not vary"):
         model.learning_curve(X, np.ones(200))
+    for classes in (2, 3):
+        labels = np.digitize(y, np.quantile(y, [0.4, 0.7][: classes - 1]))
+        classifier = gs.OneStepClassifier(16, random_state=0).fit(X, labels)
+        for rows in (28, 37, 60):  # the mean of so many equal codes is rounded
+            with pytest.raises(InvalidInput, match="targets that do not vary"):
+                classifier.learning_curve(X[labels == 0][:rows], labels[labels == 0][:rows])
     with pytest.raises(InvalidInput, match="inputs that do not vary"):
         model.learning_curve(np.ones_like(X), y)
     with pytest.raises(InvalidInput, match="ridge: got"):

@@ -11,6 +11,7 @@ from gradstep.estimators.metric import measure
 from gradstep.estimators.moves import NO_STEP, Move
 from gradstep.estimators.rows import FOLDS, HOST, Sample
 from gradstep.estimators.step_choice import (
+    CLEARLY,
     PenaltyPath,
     StepErrors,
     candidates,
@@ -204,3 +205,24 @@ def test_choice_width():
     assert choice_width(512, 10_000) == 128
     assert choice_width(10_000, 10_000) == 256
     assert choice_width(512, 100) == 50
+
+
+@pytest.mark.parametrize("rows", [40, 150, 3000])
+def test_few_rows_of_other_classes_are_no_clear_gain(rows):
+    """Rows that only one of two moves gets right are heads or tails by chance; one in twenty or so is clear."""
+
+    def gain(better, worse):
+        wrong = np.zeros((2, rows))
+        wrong[0, :better], wrong[1, better : better + worse] = 1.0, 1.0
+        moves, path = (NO_STEP, Move(0.25, math.inf)), (None, None)
+        steps = StepErrors(moves, 2 * wrong, np.ones(rows), np.arange(rows), path, wrong)
+        return steps.of_classes.gain(moves[1])
+
+    for different in range(1, 19):
+        gains = [gain(better, different - better) for better in range(different + 1)]
+        clear = [math.comb(different, k) for k, (found, error) in enumerate(gains) if abs(found) >= CLEARLY * error]
+        assert sum(clear) / 2**different < 0.07
+    # And what is clear remains so.
+    assert gain(6, 0)[0] == pytest.approx(6 / rows)
+    assert gain(6, 0)[0] > CLEARLY * gain(6, 0)[1]
+    assert gain(0, 0)[1] == pytest.approx(math.sqrt(2) / rows)

@@ -39,6 +39,8 @@ def read_table(path: Path) -> Any:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InvalidInput("table", str(path), f"a file whose name ends in {' or '.join(_READERS)}")
+    if not path.is_file():
+        raise InvalidInput("table", str(path), "a file that exists")
     try:
         return getattr(pd, reader)(path)
     except (OSError, ValueError) as error:  # pandas and pyarrow raise kinds of these on what they cannot parse

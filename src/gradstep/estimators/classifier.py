@@ -140,7 +140,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict the probability of each class.
+        """Predict the probability of each class; with `class_weight` in a population where rows have these weights.
 
         Parameters
         ----------

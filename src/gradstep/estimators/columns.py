@@ -92,7 +92,7 @@ class Columns:
 
     Every category becomes a column of zeros and ones, missing values a category of their own. Categories with fewer
     than five rows share one column, and with more than fifty categories the rarest do. A category that was not in the
-    fit counts as rare.
+    fit counts as rare, and is NaN in all columns of its own if none is rare.
 
     Parameters
     ----------
@@ -141,8 +141,13 @@ class Columns:
         return cls(numbers, categories, encoder, (*map(str, numbers), *labels), np.array(source))
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Return the numbers followed by the categories' columns of zeros and ones, shape (n, columns)."""
-        codes = np.asarray(self.encoder.transform(_objects(X, self.categories)))
+        """Return the numbers followed by the categories' columns of zeros, ones and NaN, shape (n, columns)."""
+        codes = np.asarray(self.encoder.transform(_objects(X, self.categories)), dtype=np.float64)
+        own = self.source[len(self.numbers) :]
+        for place in np.unique(own):
+            columns = np.flatnonzero(own == place)
+            unknown = ~codes[:, columns].any(axis=1)  # none of the levels of the fit, of which none is rare
+            codes[np.ix_(unknown, columns)] = np.nan
         if not self.numbers:
             return codes
         numbers = check_array(

@@ -25,6 +25,7 @@ from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.spectrum import Spectrum, spectrum_of
 from gradstep.estimators.step_choice import StepErrors
+from gradstep.estimators.table import observations
 from gradstep.estimators.theory import Theory, theory_of
 from gradstep.simulation.ridge import OutOfRange
 
@@ -269,11 +270,12 @@ def _along(one: _Indexed, sample: Sample, outputs: Host) -> _Along:
     y, w, target = sample.y[rows], sample.weights[rows], one.target[rows]
     kappa = normal_scores(one.index.projections[rows], w)
     size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
-    link = fit_link(kappa, target / size, w)
+    several = observations(sample.copies.group[rows].astype(np.uint64), y)
+    link = fit_link(kappa, target / size, w, several)
     if y.shape[1] == 1:  # the target is its own combination, up to its sign
         unexplained = (size * link.noise) ** 2
     else:
-        unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
+        unexplained = sum(fit_link(kappa, output, w, several).noise ** 2 for output in y.T)
     bins = binned(kappa, target / size, outputs[rows] @ one.combination / size, w)
     return _Along(link, bins, size, float(_variances(y, w).sum()), unexplained)
 

@@ -69,7 +69,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     curve.set(
         xlabel="projection on the index (normal score)",
         ylabel="standardised target",
-        title=f"One direction explains {1 - diagnosis.link.noise**2:.0%}{of_what}",
+        title=f"One direction explains {max(1 - diagnosis.link.noise**2, 0):.0%}{of_what}",
     )
 
     steps = diagnosis.steps

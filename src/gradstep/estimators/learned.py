@@ -140,7 +140,8 @@ class LearnedLink:
     share : float
         Its share of the mean squared gradient.
     explained : float
-        Part of the variance of the targets that a function of this projection alone explains.
+        Part of the variance of the targets that a function of this projection alone explains, on the rows that were
+        given. On those of the fit it is too large, because the direction was chosen on them.
     link : Link
         That function, of the normal scores of the projections.
     bins : Bins
@@ -160,7 +161,7 @@ class LearnedLink:
     def __repr__(self) -> str:
         return (
             f"along {self.label} ({self.share:.1%} of the mean squared gradient): a function of this projection alone "
-            f"explains {max(self.explained, 0):.1%} of the variance of {self.target}"
+            f"explains {max(self.explained, 0):.1%} of the variance of {self.target} on these rows"
         )
 
     def plot(self) -> Figure:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,12 @@ Host = NDArray[np.float64]
 
 _DEGREE = 9
 _KNOTS = 200
+#: Different projections from which there is a spline.
+_FEWEST = 5
+#: Degrees of freedom count so many times in the error of cross-validation; a fit leaves this share of them at least.
+_INFLATED, _ROUNDING = 1.4, 1e-6
+#: Error of a fit that leaves none: a search goes on where it is finite.
+_REFUSED = 1e100
 #: The roughness penalty about which the smoother is decomposed, and factors of it: the least error is near one of them.
 _ROUGHNESS, _FACTORS = 1e-2, np.logspace(-7, 7, 57)
 #: Points that are closer count as so far from each other: squares of differences over less have too few digits.
@@ -35,11 +42,12 @@ class Link:
     Parameters
     ----------
     curve : callable
-        Smoothing spline, linear beyond the data.
+        Smoothing spline, linear beyond the data. With fewer than five different projections it is straight lines
+        between the means there, and constant beyond.
     coefficients : ndarray, shape (degree + 1,)
         ``E curve(kappa) h_k(kappa)`` with orthonormal Hermite polynomials ``h_k = He_k / sqrt(k!)``.
     noise : float
-        Standard deviation of what the curve leaves unexplained.
+        Standard deviation of what the curve leaves unexplained in targets that it was not fitted to.
     """
 
     curve: Callable[[Host], Host]
@@ -79,31 +87,64 @@ def normal_scores(values: Host, weights: Host) -> Host:
     return np.asarray(ndtri((np.cumsum(mass) - mass / 2) / mass.sum())[place])
 
 
-def fit_link(kappa: Host, y: Host, weights: Host) -> Link:
-    """Fit a spline to n targets against normal scores, as smooth as generalised cross-validation finds best."""
-    means = binned(kappa, y, y, weights, most=_KNOTS, least_rows=1)
-    if len(means.kappa) < 5 or np.ptp(means.kappa) == 0:
-        level = float(weights @ y / weights.sum())
-        curve: Callable[[Host], Host] = partial(np.full_like, fill_value=level)
+def fit_link(kappa: Host, y: Host, weights: Host, observations: int | None = None) -> Link:
+    """Fit a spline to n targets against normal scores, as smooth as generalised cross-validation finds best.
+
+    Between fewer than five different scores it is straight lines, or constant if that is better. So many `observations`
+    are independent, by default all rows: a copy of a row says nothing about the noise.
+    """
+    place = _knots(kappa, weights)
+    means = _averaged(place, kappa, y, y, weights)
+    within = float(weights @ (y - means.target[np.unique(place, return_inverse=True)[1]]) ** 2 / weights.sum())
+    knots = len(means.kappa)
+    count = max(len(y) if observations is None else observations, knots)
+    if knots < _FEWEST:
+        curve, freedom = _through(means, within, count)
     else:
         shares = means.weight / means.weight.mean()
-        penalty = roughness_penalty(means.kappa, means.target, shares)
+        penalty, freedom = roughness_penalty(means.kappa, means.target, shares, within=within, observations=count)
         curve = make_smoothing_spline(means.kappa, means.target, shares, penalty)
-    noise = math.sqrt(weights @ (y - curve(kappa)) ** 2 / weights.sum())
+    # The curve is closer to these targets than to others by its degrees of freedom. One is that of their mean.
+    unseen = (count - 1) / (count - freedom) if count > freedom else 1.0
+    noise = math.sqrt(unseen * (weights @ (y - curve(kappa)) ** 2) / weights.sum())
     # Projections on high polynomials are integrals of the curve: sums over data would be carried by the few farthest.
     nodes, masses = hermite_rule(100)
     coefficients = hermite_values(nodes, _DEGREE) @ (masses * curve(nodes))
     return Link(curve, np.asarray(coefficients), noise)
 
 
-def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
-    r"""Return the penalty of a smoothing spline at which the error of generalised cross-validation is least.
+def _through(means: Bins, within: float, observations: int) -> tuple[Callable[[Host], Host], float]:
+    """Return straight lines through the means, or their mean if its error of cross-validation is less."""
+    knots, share = len(means.kappa), means.weight / means.weight.sum()
+    level = float(share @ means.target)
+    constant = within + float(share @ (means.target - level) ** 2)
+    flat, lines = _error(constant, 1, observations), _error(within, knots, observations)
+    if knots > 1 and lines < flat:
+        straight: Any = partial(np.interp, xp=means.kappa, fp=means.target)
+        return straight, float(knots)
+    return partial(np.full_like, fill_value=level), 1.0
 
-    The spline minimises :math:`\sum_iw_i(y_i-f(x_i))^2+\lambda\int (f'')^2`, and the error is
 
-    .. math:: \frac{\frac1n\sum_iw_i(y_i-f(x_i))^2}{(1-\frac1n\operatorname{tr}A)^2}
+def _error(squares: Any, freedom: Any, observations: int) -> Any:
+    """Return errors of generalised cross-validation, from mean squares of residuals and degrees of freedom."""
+    left = 1 - _INFLATED * freedom / observations
+    return np.where(left > _ROUNDING, squares / np.maximum(left, _ROUNDING) ** 2, _REFUSED)
 
-    with the matrix A that takes y to the values of f. One decomposition gives it at every penalty: with
+
+def roughness_penalty(
+    x: Host, y: Host, weights: Host, *, within: float = 0.0, observations: int | None = None
+) -> tuple[float, float]:
+    r"""Return the penalty at which a smoothing spline has the least error of cross-validation, and its freedom.
+
+    The spline minimises :math:`\sum_iw_i(y_i-f(x_i))^2+\lambda\int (f'')^2` over m points x, and the error is
+
+    .. math:: \frac{s^2+\frac1m\sum_iw_i(y_i-f(x_i))^2}{(1-\frac{1.4}n\operatorname{tr}A)^2}
+
+    with the matrix A that takes y to the values of f, whose trace is the number of degrees of freedom. The y may be
+    means of n observations, which vary `within` their points by the mean square :math:`s^2`. With one in place of the
+    factor 1.4 (Kim and Gu 2004), one spline in fifty or so would follow the noise from point to point.
+
+    One decomposition gives all of this at every penalty: with
     :math:`c` an eigenvalue of :math:`W^{1/2}AW^{-1/2}` at :math:`\lambda_0`, what :math:`t\lambda_0` leaves of y along
     its eigenvector is :math:`t(1-c)/(c+t(1-c))`. These eigenvalues lie between zero and one; those of the penalty
     differ by so many powers of ten where points are close that the small ones would be rounding. There are at least
@@ -128,14 +169,21 @@ def roughness_penalty(x: Host, y: Host, weights: Host) -> float:
     lost = np.clip(lost, 0.0, 1.0)
     squares = (vectors.T @ (roots * y)) ** 2
 
+    count = len(x) if observations is None else observations
+
+    def left(factors: Host) -> Host:
+        return np.asarray(factors[:, None] * lost / (1 - lost + factors[:, None] * lost))
+
     def errors(factors: Host) -> Host:
-        left = factors[:, None] * lost / (1 - lost + factors[:, None] * lost)
-        return np.asarray(left**2 @ squares / left.mean(axis=1) ** 2)
+        remains = left(factors)
+        residual = within + remains**2 @ squares / len(x)
+        return np.asarray(_error(residual, (1 - remains).sum(axis=1), count))
 
     place = int(np.argmin(errors(_FACTORS)))
     low, high = (math.log(_FACTORS[at]) for at in (max(place - 1, 0), min(place + 1, len(_FACTORS) - 1)))
     found = minimize_scalar(lambda log: float(errors(np.exp([log]))[0]), bounds=(low, high), method="bounded")
-    return _ROUGHNESS * math.exp(found.x)
+    factor = math.exp(found.x)
+    return _ROUGHNESS * factor, float((1 - left(np.array([factor]))).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +198,31 @@ class Bins:
 
 
 def binned(kappa: Host, y: Host, learned: Host, weights: Host, *, most: int = 20, least_rows: int = 10) -> Bins:
-    """Average n rows along the projection, in `most` bins of `least_rows` at least; equal projections share a bin."""
+    """Average n rows along the projection, in bins of equal weight; equal projections share a bin.
+
+    There are `most` bins at most, of `least_rows` rows at least.
+    """
+    count = int(np.clip(len(y) // least_rows, 1, most))
+    return _averaged(_shared_out(kappa, weights, count), kappa, y, learned, weights)
+
+
+def _knots(kappa: Host, weights: Host) -> NDArray[np.intp]:
+    """Return the number of the bin of each row: one for each projection, or `_KNOTS` of equal weight if they are more.
+
+    It does not depend on how often a row is repeated.
+    """
+    levels, place = np.unique(kappa, return_inverse=True)
+    return place if len(levels) <= _KNOTS else _shared_out(kappa, weights, _KNOTS)
+
+
+def _shared_out(kappa: Host, weights: Host, count: int) -> NDArray[np.intp]:
+    """Return the number of the bin of each row, for bins of equal weight; some may remain empty."""
     _, level = np.unique(kappa, return_inverse=True)
     share = np.cumsum(np.bincount(level, weights)) / weights.sum()
-    count = int(np.clip(len(y) // least_rows, 1, most))
-    place = np.minimum((share * count * (1 - 1e-12)).astype(int), count - 1)[level]
+    return np.asarray(np.minimum((share * count * (1 - 1e-12)).astype(np.intp), count - 1)[level])
+
+
+def _averaged(place: NDArray[np.intp], kappa: Host, y: Host, learned: Host, weights: Host) -> Bins:
     columns = []
     for bin_number in np.unique(place):
         rows = place == bin_number

@@ -22,7 +22,7 @@ from gradstep.estimators.parameters import Settings
 from gradstep.estimators.refits import Model
 from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
-from gradstep.estimators.table import Table, row_hashes
+from gradstep.estimators.table import Table, observations
 from gradstep.simulation.backend import Backend, to_host
 from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, left_out, penalty_path, scores_of
 from gradstep.simulation.ridge import IndexedBlocks, factorise
@@ -163,9 +163,7 @@ class OneStepReadout(OneStep):
         # The step has seen these rows, which makes their residuals too small by this factor of the squares.
         seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
         residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
-        # Rows with equal inputs are observations of their own if their targets differ; a row and its copy are one.
-        odd = 2 * np.arange(residuals.shape[1], dtype=np.uint64) + np.uint64(1)
-        distinct = len(np.unique(training.hashes[index] ^ row_hashes(table.targets[index], odd)))
+        distinct = observations(training.hashes[index], table.targets[index])
         weights = table.weights[index]
         total = float(weights.sum()) * training.unit
         self._left_out = LeftOutRows(index, residuals * training.scale, weights, distinct, total)
@@ -216,6 +214,9 @@ class OneStepReadout(OneStep):
     ) -> LearnedLink:
         """Average the targets and the network along one of the directions that it has learned.
 
+        The direction was chosen on the rows of the fit. There it explains too much, even of pure noise; give rows that
+        were not in the fit, or see ``single_index`` of `diagnose`, for which no row has been used for its direction.
+
         Parameters
         ----------
         X : array-like, shape (n, d)
@@ -252,7 +253,8 @@ class OneStepReadout(OneStep):
         else:
             chosen = integer("output", output, 0, len(along) - 1)
         bins, target = along[chosen], sample.y[:, chosen]
-        link = fit_link(normal_scores(projections, weights), target, weights)
+        several = observations(sample.copies.group.astype(np.uint64), sample.y)
+        link = fit_link(normal_scores(projections, weights), target, weights, several)
         share = weights / weights.sum()
         variance = float(share @ (target - share @ target) ** 2)
         explained = 1 - link.noise**2 / variance if variance > 0 else 0.0

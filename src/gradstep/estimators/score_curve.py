@@ -58,7 +58,7 @@ _NOTHING_FITTED = 1e6
 _HALF = 0.5
 #: Smallest penalty over the sum of all squares of features.
 _LEAST = 4e-12
-#: Features whose deviations from their mean are smaller than this, over their size, are the same in all rows.
+#: Features and targets whose deviations from their mean are smaller than this, over their size, are constant.
 _ROUNDING = 1e-12
 
 
@@ -352,7 +352,7 @@ def score_curve(
         raise InvalidInput("X", f"{rows} rows", f"at least {_FEWEST_ROWS} rows for a learning curve")
     share = weights / weights.sum()
     mean = share @ pool.y
-    if not float((share @ (pool.y - mean) ** 2).sum()) > 0:
+    if not float((share @ (pool.y - mean) ** 2).sum()) > _ROUNDING**2 * float((share @ pool.y**2).sum()):
         raise InvalidInput("y", "targets that do not vary", "targets with something to learn")
     sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else checked_sizes(n, rows)
     features, mass = pool.z - share @ pool.z, float(weights.mean())

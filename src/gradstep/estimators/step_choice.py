@@ -55,6 +55,9 @@ SCALES = (0.25, 6.0)
 CLEARLY = 2.0
 """Standard errors by which a step must be better than the smallest one to be taken in its place."""
 
+#: Rows by which classes are compared in addition to those there are, one in favour of each move.
+_MORE = 2
+
 CHOICE_WIDTH = 256
 """Largest number of neurons of the networks that are compared."""
 
@@ -187,6 +190,9 @@ class StepErrors:
 
         The other may be one `of` another comparison on the same rows. Infinite or NaN, and zero, where the features of
         either overflow.
+
+        Shares of wrong classes differ in the rows that only one of the moves gets right. Few of them tell little about
+        their own number, and the standard error counts one more of either kind (Bonett and Price 2012).
         """
         other = of or self
         ours, theirs = self.squares[self.moves.index(move)], other.squares[other.moves.index(over)]
@@ -195,7 +201,12 @@ class StepErrors:
         if not math.isfinite(gain):
             return gain, 0.0
         difference = theirs - ours
-        return float(share @ difference), standard_error(difference, self.weights, self.groups)
+        error = standard_error(difference, self.weights, self.groups)
+        if self.squares is self.wrong and not (of is None and move == over):
+            several = len(np.unique(self.groups))
+            total = np.bincount(self.groups, share)
+            error = math.hypot(error, math.sqrt(_MORE * float(total @ total) / several))
+        return float(share @ difference), error
 
 
 def standard_error(values: Host, weights: Host, groups: NDArray[np.intp]) -> float:

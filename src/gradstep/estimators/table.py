@@ -15,6 +15,7 @@ __all__ = [
     "Table",
     "cell_hashes",
     "is_only_sliced",
+    "observations",
     "row_hashes",
     "rows_per_block",
     "standardisation",
@@ -228,6 +229,12 @@ def row_hashes(block: Array, multipliers: NDArray[np.uint64]) -> NDArray[np.uint
     for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):  # the finaliser of MurmurHash3
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(33)))
+
+
+def observations(hashes: NDArray[np.uint64], targets: Array) -> int:
+    """Return the number of different rows: those with equal inputs are different if their targets are."""
+    odd = 2 * np.arange(targets.shape[1], dtype=np.uint64) + np.uint64(1)
+    return len(np.unique(hashes ^ row_hashes(targets, odd)))
 
 
 def cell_hashes(hashes: NDArray[np.uint64], targets: Array, weights: Array) -> NDArray[np.uint64]:

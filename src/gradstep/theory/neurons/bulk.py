@@ -79,6 +79,9 @@ _LEAST_VARIANCE = 1e-6
 _READOUTS = 4
 #: Largest error of the rules at them. It jumps with the number of poles, which must not disturb a search over the step.
 _TOLERANCE = 1e-8
+#: Logarithm of the ratio of variances that special directions of a spectrum have at most to be taken together: its
+#: outliers change by at most 7e-5.
+_CELL = 0.1
 #: Least height of a pole over the law's standard deviation.
 _LEAST_HEIGHT = 0.02
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
@@ -362,23 +365,31 @@ def _correlated(
 
 
 def _special(bulk: Bulk, resolved: Array) -> Bulk:
-    """Return the special directions without those of which some vectors have nothing, where a variance is rounding.
+    """Return few special directions that resolve some vectors: in each cell of variances those along the vectors.
 
     Parameters
     ----------
     bulk : Bulk
     resolved : ndarray, shape (special, vectors)
-        Components of the vectors.
+        Components of the vectors. Where none has any, a variance is rounding, and the direction is left out.
     """
-    kept = (np.square(resolved) > _NO_SHARE).any(axis=1)
+    kept = np.flatnonzero((np.square(resolved) > _NO_SHARE).any(axis=1))
+    cell = np.floor(np.log(bulk.special_profile[:, kept].mean(axis=0)) / _CELL)
+    columns = []
+    for members in (kept[cell == number] for number in np.unique(cell)):
+        along = np.linalg.qr(resolved[members])[0]
+        columns.append(np.zeros((len(resolved), along.shape[1])))
+        columns[-1][members] = along
+    turn = np.concatenate(columns, axis=1)
+    spike = bulk.spike @ turn
     return replace(
         bulk,
-        spike=bulk.spike[kept] / float(np.linalg.norm(bulk.spike[kept])),
-        teacher=bulk.teacher[kept],
-        pull=bulk.pull[:, kept],
-        norm_slope=bulk.norm_slope[:, kept],
-        special_profile=bulk.special_profile[:, kept],
-        second=bulk.second[kept],
+        spike=spike / float(np.linalg.norm(spike)),
+        teacher=bulk.teacher @ turn,
+        pull=bulk.pull @ turn,
+        norm_slope=bulk.norm_slope @ turn,
+        special_profile=bulk.special_profile @ turn**2,
+        second=turn.T @ bulk.second,
     )
 
 

@@ -57,9 +57,6 @@ from gradstep.theory.together import Computation
 
 __all__ = ["Bulk", "bulk_law", "isotropic"]
 
-#: Shares of the bulk that its linear part has, below which all directions have the eigenvectors of ``S`` and above
-#: which all have those of ``B``. Between them a growing share of the directions has: networks do not jump.
-_LINEAR = (0.01, 0.3)
 #: Dimensions for each sample of the step below which its law is a point, to rounding.
 _POINT = 1e-12
 #: How much more the part of ``S`` off the diagonal costs than that of ``B``, which differs in sign between readouts:
@@ -433,22 +430,16 @@ def _parts(
     """
     readout, power = problem.readout, problem.readout.second_moment
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
-    linear_variance = step.curvature**2 * samples.ratio * samples.law.square
-    rest = step.bulk - linear_variance
+    if problem.activation.parity == "odd":
+        variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
+        stretch = np.array([step.whole_drift])
+        return (yield from _in_samples(samples.by_square, 1.0, variance, stretch, step, groups, readout, refine))
+    # The bulk without what is linear in the initial row.
+    rest = step.bulk - step.curvature**2 * samples.ratio * samples.law.square
     values, shares = readout_values(readout)
-    parts = list[_Part]()
-    if problem.activation.parity != "odd":
-        without = float(shares @ values**4) * rest**2 * samples.squares_by_residual[1]
-        parts += yield from _in_mean(readout, step, samples, groups, refine, _DEARER * without)
-        share = 1 - sum(part.share for part in parts)
-    else:
-        share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
-        if share < 1:
-            variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
-            stretch = np.array([step.whole_drift])
-            parts += yield from _in_samples(
-                samples.by_square, 1 - share, variance, stretch, step, groups, readout, refine
-            )
+    without = float(shares @ values**4) * rest**2 * samples.squares_by_residual[1]
+    parts = yield from _in_mean(readout, step, samples, groups, refine, _DEARER * without)
+    share = 1 - sum(part.share for part in parts)
     if share > 0:
         k, diagonal = step.curvature, rest * samples.squares_by_residual[0]
         # The samples' matrix holds the drift by its mean.

@@ -200,7 +200,8 @@ def own_output_slopes(activation: ScalarFunction) -> tuple[float, float, float]:
     tuple of float
         How it stretches the row: ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an input's length,
         and ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left out, which
-        turns the row instead, and its mean, which is no different from that of all others. Then
+        turns the row instead and of which the stretch is in `StepStatistics.own_norm`, and its mean, which is no
+        different from that of all others. Then
         ``E[(sigma - mu_0) (sigma' - E sigma')^2]``, for the squares that the samples add to the norm.
     """
     known = moments(activation)

@@ -114,7 +114,8 @@ class StepStatistics:
     own_drift : tuple of float
         What the network's own output adds to that factor, of order ``N**-1/2`` if it is of order one, and of order
         ``1/N`` otherwise: coefficients of ``a``, from the part of the output that follows the length of an input as the
-        row's own feature does, and of ``a^2``, from the row's own feature in the output.
+        row's own feature does, and of ``a^2``, from the row's own feature in the output. What the linear part of that
+        feature stretches is in `own_norm`.
     own_norm : tuple of float
         What the network's own output adds to a row's squared norm, because every row has a mean component along the
         gradient before the step: coefficients of ``a^2`` and ``a^3``.

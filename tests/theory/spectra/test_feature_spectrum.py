@@ -520,6 +520,11 @@ def test_samples_of_a_strong_step_place_the_eigenvalues_of_the_real_network(
     assert np.abs(spectrum.bulk.cumulative(places) * (1 - len(spectrum.outliers) / 380) - counted).max() < share
 
 
+def test_few_dimensions_have_a_spectrum() -> None:
+    spectrum = feature_spectrum(problem(d=5, width=7, n_step=9, n=8))
+    assert spectrum.bulk.weight.sum() == pytest.approx(1, abs=1e-6)
+
+
 def test_the_bulk_ends_at_the_largest_residual_of_a_typical_step() -> None:
     """The third eigenvalue of networks is along a single sample; it was 2.0 above an edge of 1.6."""
     spectrum = feature_spectrum(UNBOUNDED)

@@ -363,7 +363,7 @@ def _tables_in_plane(
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
     """Refuse inputs of which a single direction is so long that the features are curved along it."""
-    if step.correlated is None:
+    if step.correlated is None or (problem.inputs is None and not problem.is_damped):
         return
     largest = float(step.correlated.spectrum.eigenvalue.max())
     if largest > _LARGEST_EIGENVALUE * d:

@@ -30,7 +30,10 @@ Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 #: Singular value of the slopes that counts, over the largest: traces change by its square.
-_DIMENSION = 1e-5
+_DIMENSION = 3e-4
+#: Logarithm of the ratio of variances that classes have at most to be taken together, if none is a direction of the
+#: inputs. Of a thousand eigenvalues less than one then changes its place.
+_CELL = 0.1
 #: Least norm of a combination of means and slopes that counts, over the largest.
 _RANK = 1e-12
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
@@ -178,8 +181,19 @@ class ClassEquations(FeatureEquations):
 
     @property
     def at_once(self) -> int:
-        """Number of points of `newton`: one, too, if there are directions beside the classes."""
-        return super().at_once if math.isclose(self.bulk.share.sum(), 1, rel_tol=_ALL) else 1
+        """Number of points of `newton`."""
+        return 1 if self._by_factors else super().at_once
+
+    @cached_property
+    def _by_factors(self) -> bool:
+        """Whether `newton` takes the slopes by their factors: unless all is small, or the factors have many dimensions.
+
+        Without factors there may be no directions beside the classes.
+        """
+        if not math.isclose(self.bulk.share.sum(), 1, rel_tol=_ALL):
+            return True
+        few = SymmetricPairs.number(self.factors[0].shape[1]) <= sum(self.slope.shape)
+        return few and super().at_once == 1
 
     @property
     def _classes(self) -> int:
@@ -195,8 +209,8 @@ class ClassEquations(FeatureEquations):
         return None
 
     def newton(self, z: Any, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, Newton's step and the tangent in z: from factors of the slopes if there are many unknowns."""
-        if self.at_once > 1:
+        """Return the gap, Newton's step and the tangent in z."""
+        if not self._by_factors:
             return super().newton(z, state)
         (left, right), pairs = self.factors, self._pairs
         share, profile, nodes = self.bulk.share, self.bulk.profile, len(self.weight)
@@ -348,11 +362,13 @@ def without_leading(equations: ClassEquations, *, correlated: bool) -> ClassEqua
 
     From the top of the law of `correlated` inputs, classes that are one direction together leave the bulk if its
     eigenvalue is above those of all directions behind it. What is less than one direction at either end of the rest is
-    a part of the next class.
+    a part of the next class. On other inputs classes of nearly the same variance are taken together first.
 
     Docs, "Spectra", equation (Z4b).
     """
     weight, below = equations.neurons / equations.width, np.inf
+    if not correlated:
+        equations = replace(equations, bulk=_together(equations))
     while correlated and (found := _single(equations)) is not None:
         profile, rest, between = found
         if not _leaves(replace(equations, bulk=_whole(rest, equations)), profile):
@@ -366,6 +382,16 @@ def without_leading(equations: ClassEquations, *, correlated: bool) -> ClassEqua
     if beyond.any():
         bulk = _alone(bulk, beyond, bulk.profile[:, size.argmax()])
     return replace(equations, bulk=bulk)
+
+
+def _together(equations: ClassEquations) -> Bulk:
+    """Return the classes with those of nearly the same variance as one."""
+    bulk = equations.bulk
+    cell = np.floor(np.log(equations.neurons / equations.width @ bulk.profile) / _CELL)
+    _, place = np.unique(cell, return_inverse=True)
+    share = np.bincount(place, bulk.share)
+    profile = np.stack([np.bincount(place, bulk.share * each) for each in bulk.profile]) / share
+    return replace(bulk, share=share, profile=profile)
 
 
 def _single(equations: ClassEquations) -> tuple[Array, Bulk, float] | None:

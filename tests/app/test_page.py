@@ -210,6 +210,36 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     assert watched.traces("spectrum")["outliers"] == drawn["outliers"]
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_outliers_do_not_cover_each_other(sized, width):
+    watched = sized(width, 900)
+    values = [15.9, 14.6, 2.51, 2.06, 1.81, 1.7]
+    names = ["constant (79 %)", "κ (100 %)", "κ² (64 %)", *(f"a direction of the inputs ({k} %)" for k in (85, 74, 56))]
+    outliers = [{"singular_value": v, "label": name} for v, name in zip(values, names, strict=True)]
+    bands = [{"singular_value": [0.1, 0.5, 1.0, 1.6], "density": [0.0, 1.5, 0.7, 0.0]}]
+    page = watched.open(FAST)
+    answer = json.dumps({"d": 256, "bands": bands, "atom": 0.0, "outliers": outliers})
+    page.unroute(watched._held)
+    page.route("**/api/spectrum", lambda route: route.fulfill(content_type="application/json", body=answer))
+    page.route("**/api/best", lambda route: None)
+    watched.slide("n", 0.7)
+    watched.until("document.querySelectorAll('#spectrum .annotation-text').length")
+    boxes = page.evaluate(
+        """() => [...document.querySelectorAll('#spectrum .annotation-text')].map((text) => {
+            const {left, right, top, bottom} = text.getBoundingClientRect();
+            return [left, right, top, bottom];
+        })"""
+    )
+    page.unroute("**/api/spectrum")
+    page.unroute("**/api/best")
+    assert len(boxes) == len(outliers)
+    for k, (left, right, top, bottom) in enumerate(boxes):
+        for other_left, other_right, other_top, other_bottom in boxes[:k]:
+            assert right <= other_left or other_right <= left or bottom <= other_top or other_bottom <= top
+    # Directions of the inputs are spoken of only where inputs have any.
+    assert "which power of κ" in page.inner_text("#spectrum-caption")
+
+
 #: One group of neurons: its predictions take a fifth of the time of the Gaussian readout's.
 FAST = "#A.readout=constant"
 SLIDERS = {

@@ -344,12 +344,12 @@ function drawSpectrum() {
   if (!found) return;
   byId("spectrum").hidden = false; // after a refusal it is hidden until there is another
   const active = shownCurves().find((c) => c.active);
-  figures.draw("spectrum", figures.spectrum({ found, matrix: state.matrix, colour: active?.colour ?? colours.large }, colours));
+  figures.draw("spectrum", figures.spectrum({ found, matrix: state.matrix, colour: active?.colour ?? colours.large, width: byId("spectrum").clientWidth - 70 }, colours));
   const names = found.outliers.map((o) => `${written(o.singular_value)} (${o.label.replace(/ \(.*/, "")})`);
   const many = names.length === 1 ? "One outlier" : `${names.length || "No"} outliers`;
   const whose = names.length === 1 ? "its singular vector" : "each one's singular vector";
   const label = state.matrix === "weights" ? `how close ${whose} is to the teacher's direction (squared cosine)`
-    : `what ${whose} is closest to, a power of κ or a direction of the inputs, and how close`;
+    : `${mine().problem.inputs ? `what ${whose} is closest to, a power of κ or a direction of the inputs,` : `which power of κ ${whose} is closest to`} and how close`;
   const dashed = found.before ? " Dashed: before the step." : "";
   const detail = (names.length ? ` at ${names.join(", ")}. The label says ${label}.` : ".") + dashed;
   const limit = mine().problem.d === "inf" ? ` Drawn at d = ${found.d}: in the limit outliers move away without bound.` : "";

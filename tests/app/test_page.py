@@ -906,6 +906,33 @@ def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
     assert page.locator("#errors.stale, #errors.waiting, #regime.stale").count() == 0
 
 
+def test_a_curve_that_takes_too_long_has_fewer_points(watched):
+    page = watched.open(FAST)
+    counts = []
+
+    def answer(route):
+        counts.append(route.request.post_data_json["axis"]["count"])
+        if len(counts) > 1:
+            return route.continue_()
+        return route.fulfill(status=503, json={"error": {"message": "This takes longer than it may.", "slow": True}})
+
+    page.route("**/api/curves", answer)
+    watched.slide("noise", 50)
+    assert counts == [60, 24]
+    assert page.inner_text("#failure") == ""
+    traces = watched.traces()
+    assert [len(traces[name]["x"]) for name in ("test", "training", "no step")] == [24, 24, 24]
+    noise = float(page.input_value("#noise-value"))
+    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=noise)), rel=1e-3)
+    # The answer came at once, and the next curve has all points again.
+    watched.slide("noise", 60)
+    assert counts == [60, 24, 60]
+    assert len(watched.traces()["no step"]["x"]) == 60
+    page.unroute("**/api/curves")
+    assert all("503" in complaint for complaint in watched.complaints)
+    watched.complaints.clear()
+
+
 def test_stale_requests_are_not_queued(watched):
     page = watched.open()
     watched.requests.clear()

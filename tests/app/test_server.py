@@ -846,6 +846,7 @@ def test_a_process_that_is_stopped_while_it_starts_is_ended():
 def test_an_answer_that_takes_too_long_may_be_the_machine_s_doing():
     refused = _explained(TooLong())
     assert refused.status == 503
+    assert refused.body["error"]["slow"] is True
     assert "when the machine has less to do" in str(refused)
 
 

@@ -515,6 +515,18 @@ def test_formula_errors_are_shown_at_the_field(watched):
     assert page.inner_text("#error-width") == ""
 
 
+def test_a_field_does_not_keep_what_was_wrong_with_the_value_before(watched):
+    page = watched.open(FAST)
+    watched.write("teacher", "x**")
+    assert "not a formula" in page.inner_text("#error-teacher")
+    # It is read, but its equations have no solution at this step: no field is to blame.
+    watched.write("teacher", "H33")
+    assert page.inner_text("#error-teacher") == ""
+    assert page.get_attribute("#teacher", "aria-invalid") is None
+    for place in ("#regime-text", "#failure"):
+        assert page.inner_text(place)[0].isupper()
+
+
 def test_comparison_of_four_and_the_state_in_the_address(watched):
     page = watched.open(FAST)
     assert page.locator(".chip").count() == 0

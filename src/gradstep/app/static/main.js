@@ -135,10 +135,12 @@ const quantities = () => ({
 /** What a misspelt name may have meant, as a question. */
 const meant = ({ guess }) => (guess ? ` Did you mean ${guess}?` : "");
 
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** An error in words, with the page's name for the field. */
 const told = (error) => {
   const { field, allowed, reason, message } = error;
-  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message) + meant(error);
+  return sentence(brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message)) + meant(error);
 };
 
 // --- drawing -------------------------------------------------------------------------------------------------------
@@ -459,11 +461,12 @@ function refused(error) {
     say("failure", error.message);
     return;
   }
+  controls.clear(); // what a field says may be about the value before
   const id = controlOf(error.field);
   if (id) controls.fail(id, atField(error));
   else {
     byId("failure").classList.toggle("partial", false);
-    say("failure", brief(error.message));
+    say("failure", sentence(brief(error.message)));
   }
   controls.drawLaw(null);
   document.documentElement.style.setProperty("--regime", "var(--initial)");
@@ -561,7 +564,7 @@ const studies = {
       failed: (error) => {
         byId("spectrum").hidden = true;
         fill("spectrum-data", () => "");
-        say("spectrum-caption", error.reason ? `${error.reason[0].toUpperCase()}${error.reason.slice(1)}.` : brief(error.message));
+        say("spectrum-caption", error.reason ? `${sentence(error.reason)}.` : sentence(brief(error.message)));
       },
     },
   ),

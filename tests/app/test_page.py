@@ -918,6 +918,22 @@ def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
     assert page.locator("#errors.stale, #errors.waiting, #regime.stale").count() == 0
 
 
+def test_while_a_spectrum_is_computed_the_words_below_it_are_dimmed_too(watched):
+    opacity = "Number(getComputedStyle(document.querySelector('#spectrum-caption')).opacity)"
+    page = watched.open(FAST, studies=["spectrum"])
+    watched.until(f"document.querySelector('#spectrum-caption').textContent && {opacity} === 1")
+    watched.send([])
+    watched.slide("c", 100)
+    watched.until(f"{opacity} < 0.5")
+    refusal = {"error": {"message": "no", "reason": "no spectrum here"}}
+    watched.send(["spectrum"])
+    page.route("**/api/spectrum", lambda route: route.fulfill(status=422, json=refusal))
+    watched.slide("c", 120)
+    watched.until("document.querySelector('#spectrum-caption').textContent === 'No spectrum here.'")
+    watched.until(f"{opacity} === 1")
+    page.unroute("**/api/spectrum")
+
+
 def test_a_curve_that_takes_too_long_has_fewer_points(watched):
     page = watched.open(FAST)
     counts = []

@@ -292,6 +292,19 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
     assert page.locator("#errors").get_attribute("aria-label").startswith("Test and training error against")
 
 
+def test_the_way_to_the_controls_keeps_the_setting(watched):
+    page = watched.open(FAST)
+    watched.write("noise-value", "0.3")
+    page.evaluate("document.activeElement.blur()")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    watched.until("document.querySelector('#controls').contains(document.activeElement)")
+    page.wait_for_timeout(100)  # a change of the address would be heard
+    watched.settled()
+    assert page.input_value("#noise-value") == "0.3"
+    assert page.locator("#toast.shown").count() == 0
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_slider_stays_where_it_is_while_it_is_dragged(sized, width):
     watched = sized(width, 844)

@@ -1013,6 +1013,12 @@ addEventListener("keydown", ({ key }) => {
   }
 });
 
+/** The fragment of the address is the state: a way within the page is not written there. */
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("controls").querySelector("input").focus();
+});
+
 // --- room ----------------------------------------------------------------------------------------------------------
 
 /** Heights that the style sheet reckons with: of the head, below which the panel of controls ends in sight, and of the

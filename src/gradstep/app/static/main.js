@@ -140,7 +140,7 @@ const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** An error in words, with the page's name for the field. */
 const told = (error) => {
   const { field, allowed, reason, message } = error;
-  return sentence(brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message)) + meant(error);
+  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : sentence(message)) + meant(error);
 };
 
 // --- drawing -------------------------------------------------------------------------------------------------------

@@ -58,6 +58,12 @@ def test_a_spectrum_without_networks_has_its_outliers():
     assert "Hermite polynomial" in " ".join(str(gs.spectrum(PROBLEM.replace(n="6d"))).split())
 
 
+def test_the_spectrum_of_one_network_has_no_standard_error():
+    found = str(gs.spectrum(PROBLEM, 1, of="weights"))
+    assert found.startswith("Spectrum of the weights, theory over 1 network\n")
+    assert "nan" not in found
+
+
 def test_means_have_the_digits_of_their_errors():
     assert measured(0.431558, 0.0421) == ("0.432", "0.042")
     assert measured(6.22483e-05, 1.98e-05) == ("6.2e-05", "2.0e-05")

@@ -33,7 +33,10 @@ _BINS, _FEWEST = 50, 8
 _MATRIX = {"features": "F/√n", "weights": "W"}
 _REGIMES = ("large", "between", "few")
 #: The line that explains the labels of outliers.
-_DEGREE = "h1, h2, ...: the Hermite polynomial of the projection on the spike to which an outlier's vector is closest"
+_DEGREE = (
+    "h1, h2, ...: the Hermite polynomial of the projection on the spike to which an outlier's vector is closest; "
+    "h0: the constant"
+)
 
 Array = NDArray[np.float64]
 
@@ -116,8 +119,8 @@ class SpectrumOverlay(Summarised):
             histograms.append(histogram(self.measured.ravel(), self.bulk, "networks", "initial"))
         count = ""
         if len(self.seeds):
-            what = "bars and triangles: {} networks; dashed: outliers" if self.outliers else "bars: {} networks"
-            count = "\n" + what.format(len(self.seeds))
+            what = "bars and triangles: {}; dashed: outliers" if self.outliers else "bars: {}"
+            count = "\n" + what.format(self._networks)
         if self.outliers and self.of == "features":
             count += f"\n{_DEGREE}"
         panel = Panel(
@@ -134,6 +137,11 @@ class SpectrumOverlay(Summarised):
     def _moved(self) -> bool:
         """Whether the step changes the bulk visibly."""
         return bool(abs(self.before.edge - self.bulk.edge) > 1e-3 * self.before.edge)
+
+    @property
+    def _networks(self) -> str:
+        """How many networks are measured, in words."""
+        return f"{len(self.seeds)} networks" if len(self.seeds) > 1 else "1 network"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, fit for JSON: the law at its nodes, outliers, measured values."""
@@ -165,14 +173,15 @@ class SpectrumOverlay(Summarised):
             cells = ["", "", ""]
             if len(self.seeds):
                 mean, error = measured(float(overlay.mean[rank]), float(overlay.standard_error[rank]))
-                cells = [mean, error, f"{overlay.z[rank]:+.2f}"]
+                z = float(overlay.z[rank])  # one network has no standard error
+                cells = [mean, error, f"{z:+.2f}" if np.isfinite(z) else number(z)]
             rows.append([name, number(value), *cells])
         header = ["singular value", "theory", "network", "standard error", "z"]
         return Table(header, rows) if len(self.seeds) else Table(header[:2], [row[:2] for row in rows])
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
-        networks = f", theory over {len(self.seeds)} networks" if len(self.seeds) else ""
+        networks = f", theory over {self._networks}" if len(self.seeds) else ""
         notes = [] if self.outliers else ["no outlier: the step leaves no singular value above the bulk"]
         if self.outliers and self.of == "features":
             notes.append(_DEGREE)

@@ -210,6 +210,36 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     assert watched.traces("spectrum")["outliers"] == drawn["outliers"]
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_outliers_do_not_cover_each_other(sized, width):
+    watched = sized(width, 900)
+    values = [15.9, 14.6, 2.51, 2.06, 1.81, 1.7]
+    names = ["constant (79 %)", "κ (100 %)", "κ² (64 %)", *(f"a direction of the inputs ({k} %)" for k in (85, 74, 56))]
+    outliers = [{"singular_value": v, "label": name} for v, name in zip(values, names, strict=True)]
+    bands = [{"singular_value": [0.1, 0.5, 1.0, 1.6], "density": [0.0, 1.5, 0.7, 0.0]}]
+    page = watched.open(FAST)
+    answer = json.dumps({"d": 256, "bands": bands, "atom": 0.0, "outliers": outliers})
+    page.unroute(watched._held)
+    page.route("**/api/spectrum", lambda route: route.fulfill(content_type="application/json", body=answer))
+    page.route("**/api/best", lambda route: None)
+    watched.slide("n", 0.7)
+    watched.until("document.querySelectorAll('#spectrum .annotation-text').length")
+    boxes = page.evaluate(
+        """() => [...document.querySelectorAll('#spectrum .annotation-text')].map((text) => {
+            const {left, right, top, bottom} = text.getBoundingClientRect();
+            return [left, right, top, bottom];
+        })"""
+    )
+    page.unroute("**/api/spectrum")
+    page.unroute("**/api/best")
+    assert len(boxes) == len(outliers)
+    for k, (left, right, top, bottom) in enumerate(boxes):
+        for other_left, other_right, other_top, other_bottom in boxes[:k]:
+            assert right <= other_left or other_right <= left or bottom <= other_top or other_bottom <= top
+    # Directions of the inputs are spoken of only where inputs have any.
+    assert "which power of κ" in page.inner_text("#spectrum-caption")
+
+
 #: One group of neurons: its predictions take a fifth of the time of the Gaussian readout's.
 FAST = "#A.readout=constant"
 SLIDERS = {
@@ -260,6 +290,19 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
     )
     assert nameless == []
     assert page.locator("#errors").get_attribute("aria-label").startswith("Test and training error against")
+
+
+def test_the_way_to_the_controls_keeps_the_setting(watched):
+    page = watched.open(FAST)
+    watched.write("noise-value", "0.3")
+    page.evaluate("document.activeElement.blur()")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    watched.until("document.querySelector('#controls').contains(document.activeElement)")
+    page.wait_for_timeout(100)  # a change of the address would be heard
+    watched.settled()
+    assert page.input_value("#noise-value") == "0.3"
+    assert page.locator("#toast.shown").count() == 0
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -483,6 +526,18 @@ def test_formula_errors_are_shown_at_the_field(watched):
     assert page.inner_text("#error-width") == "“wide” is not a number"
     watched.write("width-value", "2")
     assert page.inner_text("#error-width") == ""
+
+
+def test_a_field_does_not_keep_what_was_wrong_with_the_value_before(watched):
+    page = watched.open(FAST)
+    watched.write("teacher", "x**")
+    assert "not a formula" in page.inner_text("#error-teacher")
+    # It is read, but its equations have no solution at this step: no field is to blame.
+    watched.write("teacher", "H33")
+    assert page.inner_text("#error-teacher") == ""
+    assert page.get_attribute("#teacher", "aria-invalid") is None
+    for place in ("#regime-text", "#failure"):
+        assert page.inner_text(place)[0].isupper()
 
 
 def test_comparison_of_four_and_the_state_in_the_address(watched):
@@ -874,6 +929,49 @@ def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
     held[0].continue_()
     watched.settled()
     assert page.locator("#errors.stale, #errors.waiting, #regime.stale").count() == 0
+
+
+def test_while_a_spectrum_is_computed_the_words_below_it_are_dimmed_too(watched):
+    opacity = "Number(getComputedStyle(document.querySelector('#spectrum-caption')).opacity)"
+    page = watched.open(FAST, studies=["spectrum"])
+    watched.until(f"document.querySelector('#spectrum-caption').textContent && {opacity} === 1")
+    watched.send([])
+    watched.slide("c", 100)
+    watched.until(f"{opacity} < 0.5")
+    refusal = {"error": {"message": "no", "reason": "no spectrum here"}}
+    watched.send(["spectrum"])
+    page.route("**/api/spectrum", lambda route: route.fulfill(status=422, json=refusal))
+    watched.slide("c", 120)
+    watched.until("document.querySelector('#spectrum-caption').textContent === 'No spectrum here.'")
+    watched.until(f"{opacity} === 1")
+    page.unroute("**/api/spectrum")
+
+
+def test_a_curve_that_takes_too_long_has_fewer_points(watched):
+    page = watched.open(FAST)
+    counts = []
+
+    def answer(route):
+        counts.append(route.request.post_data_json["axis"]["count"])
+        if len(counts) > 1:
+            return route.continue_()
+        return route.fulfill(status=503, json={"error": {"message": "This takes longer than it may.", "slow": True}})
+
+    page.route("**/api/curves", answer)
+    watched.slide("noise", 50)
+    assert counts == [60, 24]
+    assert page.inner_text("#failure") == ""
+    traces = watched.traces()
+    assert [len(traces[name]["x"]) for name in ("test", "training", "no step")] == [24, 24, 24]
+    noise = float(page.input_value("#noise-value"))
+    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=noise)), rel=1e-3)
+    # The answer came at once, and the next curve has all points again.
+    watched.slide("noise", 60)
+    assert counts == [60, 24, 60]
+    assert len(watched.traces()["no step"]["x"]) == 60
+    page.unroute("**/api/curves")
+    assert all("503" in complaint for complaint in watched.complaints)
+    watched.complaints.clear()
 
 
 def test_stale_requests_are_not_queued(watched):

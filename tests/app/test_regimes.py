@@ -1,6 +1,7 @@
 """The words of the page say what the numbers say."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -73,6 +74,8 @@ def test_a_step_that_is_large_in_name_only():
 def test_no_common_direction():
     """The slope of an even activation has mean zero."""
     assert "no direction that they have in common" in words(activation="cos")["text"]
+    moved = words(activation="H2", teacher="H2", n_step=256)["text"]
+    assert re.search(r"by \d(\.\d)? times their length, but in no direction", moved)
     # Of the population, H2 has no gradient; the network's own output leaves a small one.
     assert (
         "by 0.037 of its length, along a direction that all have in common" in words(teacher="H2", n_step="inf")["text"]

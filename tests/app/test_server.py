@@ -259,6 +259,17 @@ def test_spectrum_of_the_weights_is_that_of_the_figure(api):
     assert (refused.status_code, refused.json()["error"]["field"]) == (422, "of")
 
 
+def test_what_the_help_says_of_outliers_without_a_step(api):
+    """The mean of a ReLU's features stands out before anything is learned."""
+    eta = {"coefficient": 0.0, "exponent": 0.5, "of": "width"}
+    shown = api.post("/api/spectrum", json={"problem": changed(activation="relu", eta=eta)}).json()["outliers"]
+    assert [outlier["label"].split(" (")[0] for outlier in shown] == ["constant"]
+    page = " ".join(api.get("/").text.split())
+    assert (
+        "their mean (“constant”) or a direction in which inputs vary most, which can stand out without a step" in page
+    )
+
+
 def test_best_ridge_in_the_unit_of_the_setting(api):
     setting = changed(d=64, ridge={"per_n": 0.5})
     found = api.post("/api/best", json={"problem": setting, "over": ["ridge"]}).json()
@@ -846,6 +857,7 @@ def test_a_process_that_is_stopped_while_it_starts_is_ended():
 def test_an_answer_that_takes_too_long_may_be_the_machine_s_doing():
     refused = _explained(TooLong())
     assert refused.status == 503
+    assert refused.body["error"]["slow"] is True
     assert "when the machine has less to do" in str(refused)
 
 

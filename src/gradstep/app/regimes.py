@@ -225,13 +225,13 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
             else linear,
         ]
     if not step.strength > 1e-6 * max(problem.eta.coefficient, NOTHING):
-        spread = f", by {step.moved:.2g} of their length" if step.moved > 0.005 else ""
+        spread = f", by {_lengths(step.moved)} their length" if step.moved > 0.005 else ""
         return [f"The step moves the neurons{spread}, but in no direction that they have in common."]
     exponent = problem.eta.exponent
     if problem.is_limit and exponent == 0:
         said = [f"All neurons together gain one direction, of strength {step.strength:.2g}; each hardly moves."]
     else:
-        amount = f", by {step.common:.2g} of its length," if math.isfinite(step.common) else ""
+        amount = f", by {_lengths(step.common)} its length," if math.isfinite(step.common) else ""
         said = [f"The step moves a neuron{amount} along a direction that all have in common."]
     said.append(_direction(problem, step, teacher))
     if not _is_nonlinear(activation):
@@ -246,6 +246,11 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
         said.append("Along it the network learns next to nothing.")
     # The papers prove it for isotropic inputs.
     return said if problem.inputs is not None else [*said, *_as_width_grows(exponent, step)]
+
+
+def _lengths(amount: float) -> str:
+    """Return a multiple of a length in words, to stand before it."""
+    return f"{amount:.2g} of" if amount < 1 else f"{amount:.2g} times"
 
 
 def _direction(problem: Problem, step: _Step, teacher: Moments) -> str:

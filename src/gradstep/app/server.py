@@ -108,7 +108,7 @@ def _explained(error: Exception) -> _Refused:
             return _Refused(429, "Too many requests at once: wait for one to end.")
         case TooLong():
             advice = "use less extreme settings, or ask again when the machine has less to do"
-            return _Refused(503, f"This takes longer than it may: {advice}.")
+            return _Refused(503, f"This takes longer than it may: {advice}.", slow=True)
         case Ended():
             return _Refused(503, "The server has ended.", ended=True)
         case Gone():

@@ -274,8 +274,27 @@ export function learned(curves, colours) {
   return { traces, layout };
 }
 
+/** Height of a row of labels in shares of the spectrum's height, and how many rows there are room for. */
+const ROW = 0.085, MOST_ROWS = 6;
+
+/** Places of labels at lines: each in the lowest row where it covers no other, and none for what no row has room for. */
+function labelRows(outliers, share, width) {
+  const rows = [];
+  return outliers.map(({ label, singular_value: value }) => {
+    const text = label.replace("a direction of the inputs", "inputs");
+    const place = share(value);
+    const length = (7 * text.length + 8) / width;
+    // What would leave the picture stands to one side of its line.
+    const left = Math.min(Math.max(0, place - length / 2), 1 - length);
+    const fits = (taken) => taken.every(([from, to]) => left + length <= from || left >= to);
+    const row = [...Array(MOST_ROWS).keys()].find((k) => fits((rows[k] ??= [])));
+    rows[row]?.push([left, left + length]);
+    return { text, row, middle: left + length / 2 };
+  });
+}
+
 /** Density of the singular values, and outliers; the one before the step is dashed. */
-export function spectrum({ found, matrix, colour }, colours) {
+export function spectrum({ found, matrix, colour, width }, colours) {
   const before = found.before ?? [];
   const edge = Math.max(...[...found.bands, ...before].flatMap((band) => band.singular_value));
   const start = Math.min(...found.bands.flatMap((band) => band.singular_value));
@@ -291,9 +310,6 @@ export function spectrum({ found, matrix, colour }, colours) {
   })));
   const heights = [...found.bands, ...before].flatMap((band) => band.density.filter((_, k) => band.singular_value[k] > 0.02 * edge));
   const top = 1.12 * Math.max(...heights);
-  const shapes = found.outliers.map((o) => ({
-    type: "line", x0: o.singular_value, x1: o.singular_value, yref: "paper", y0: 0, y1: 0.72, line: { color: colour, width: 2.5 },
-  }));
   traces.push({
     x: found.outliers.map((o) => o.singular_value), y: found.outliers.map(() => 0.02 * top), mode: "markers", name: "outliers",
     marker: { symbol: "triangle-up", size: 11, color: colour, line: { color: colours.ink, width: 0.8 } },
@@ -303,15 +319,16 @@ export function spectrum({ found, matrix, colour }, colours) {
   const x = wide
     ? { ...logAxis(left, far), range: [Math.log10(left / 1.15), Math.log10(far * 1.5)] }
     : { type: "linear", range: [0, 1.12 * far] };
-  const annotations = found.outliers.map((o, k) => {
-    const place = wide ? Math.log10(o.singular_value) : o.singular_value;
-    // A label near the right end stands to the left of its line, where all of it is seen.
-    const atEnd = place > x.range[0] + 0.75 * (x.range[1] - x.range[0]);
-    return {
-      x: place, yref: "paper", y: 0.74 + 0.09 * (k % 3), text: o.label, showarrow: false, font: { color: colours.ink, size: 12 },
-      yanchor: "bottom", ...(atEnd && { xanchor: "right", xshift: 18 }),
-    };
-  });
+  const inner = wide ? Math.log10 : (value) => value;
+  const labels = labelRows(found.outliers, (value) => (inner(value) - x.range[0]) / (x.range[1] - x.range[0]), width);
+  const lowest = 1 - ROW * Math.max(3, ...labels.map(({ row }) => (row ?? 0) + 1));
+  const annotations = labels.filter(({ row }) => row !== undefined).map(({ text, row, middle }) => ({
+    xref: "paper", x: middle, yref: "paper", y: lowest + ROW * row, text, showarrow: false, font: { color: colours.ink, size: 12 },
+    xanchor: "center", yanchor: "bottom",
+  }));
+  const shapes = found.outliers.map((o) => ({
+    type: "line", x0: o.singular_value, x1: o.singular_value, yref: "paper", y0: 0, y1: lowest - 0.02, line: { color: colour, width: 2.5 },
+  }));
   const layout = look(colours, {
     xaxis: axisLook(colours, { ...x, title: { text: `singular value${matrix === "features" ? " / √n" : ""}`, standoff: 6 } }),
     yaxis: axisLook(colours, { range: [0, top], title: { text: "density", standoff: 4 } }),

@@ -4,14 +4,16 @@ import { Controls, controlOf, nameOf, plainly, trainingText, written } from "./c
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
-import { Latest, Passing, follow, get, post } from "./requests.js";
+import { Latest, Passing, Slow, follow, get, post } from "./requests.js";
 import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, lawLabel, span, theoryOf, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const POINTS = 60;
-/** Each damping has a law of its own rows, which takes a fifth of a second. */
+/** Each damping has a law of its own rows, which takes a fifth of a second. So does each place of a slow setting. */
 const FEWER = 24;
+/** Milliseconds that all points may take; a setting that takes longer has fewer of them. */
+const LONG = 6000;
 const MOST = 4;
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
@@ -72,7 +74,9 @@ const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memor
 
 const mine = () => state.slots[state.active];
 const spectrumKey = (problem) => keyOf([theoryOf(problem), state.matrix]);
-const pointCount = () => (state.axis.name === "damping" ? FEWER : POINTS);
+/** Whether the curve that was asked for last took long. */
+let slow = false;
+const pointCount = () => (state.axis.name === "damping" || slow ? FEWER : POINTS);
 const axisRequest = () => ({ ...state.axis, count: pointCount() });
 /** A curve does not depend on where the setting lies on it. */
 const curveKey = (problem) => keyOf([theoryOf(problem), state.axis]);
@@ -86,7 +90,7 @@ const pointsKey = (problem) => {
   return keyOf([elsewhere, name]);
 };
 /** The network without a step is that of every step: the same key for all of them. */
-const unsteppedKey = (problem) => keyOf([{ ...theoryOf(problem), eta: null, damping: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
+const unsteppedKey = (problem, count) => keyOf([count, { ...theoryOf(problem), eta: null, damping: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
 
 // --- words ---------------------------------------------------------------------------------------------------------
 
@@ -131,10 +135,12 @@ const quantities = () => ({
 /** What a misspelt name may have meant, as a question. */
 const meant = ({ guess }) => (guess ? ` Did you mean ${guess}?` : "");
 
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** An error in words, with the page's name for the field. */
 const told = (error) => {
   const { field, allowed, reason, message } = error;
-  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message) + meant(error);
+  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : sentence(message)) + meant(error);
 };
 
 // --- drawing -------------------------------------------------------------------------------------------------------
@@ -196,7 +202,7 @@ function shownCurves() {
 function unsteppedOf(problem, { x }, { without_step: level }) {
   if (!problem.eta.coefficient) return null;
   if (["eta", "alpha", "n_step", "damping"].includes(state.axis.name)) return x.map(() => level);
-  return known.unstepped.get(unsteppedKey(problem)) ?? null;
+  return known.unstepped.get(unsteppedKey(problem, x.length)) ?? null;
 }
 
 function guidesOf({ kernel_bound: kernel, best_linear: linear }) {
@@ -291,7 +297,7 @@ async function drawErrors() {
   say("method", `Method: ${here.method}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
-  say("failure", active.failure ? `No prediction at ${missing} of ${pointCount()} places. ${told(active.failure)}` : "");
+  say("failure", active.failure ? `No prediction at ${missing} of ${active.curve.x.length} places. ${told(active.failure)}` : "");
   showChips(curves);
   showAgain(curves);
   fillErrorsData(curves);
@@ -344,12 +350,12 @@ function drawSpectrum() {
   if (!found) return;
   byId("spectrum").hidden = false; // after a refusal it is hidden until there is another
   const active = shownCurves().find((c) => c.active);
-  figures.draw("spectrum", figures.spectrum({ found, matrix: state.matrix, colour: active?.colour ?? colours.large }, colours));
+  figures.draw("spectrum", figures.spectrum({ found, matrix: state.matrix, colour: active?.colour ?? colours.large, width: byId("spectrum").clientWidth - 70 }, colours));
   const names = found.outliers.map((o) => `${written(o.singular_value)} (${o.label.replace(/ \(.*/, "")})`);
   const many = names.length === 1 ? "One outlier" : `${names.length || "No"} outliers`;
   const whose = names.length === 1 ? "its singular vector" : "each one's singular vector";
   const label = state.matrix === "weights" ? `how close ${whose} is to the teacher's direction (squared cosine)`
-    : `what ${whose} is closest to, a power of κ or a direction of the inputs, and how close`;
+    : `${mine().problem.inputs ? `what ${whose} is closest to, a power of κ or a direction of the inputs,` : `which power of κ ${whose} is closest to`} and how close`;
   const dashed = found.before ? " Dashed: before the step." : "";
   const detail = (names.length ? ` at ${names.join(", ")}. The label says ${label}.` : ".") + dashed;
   const limit = mine().problem.d === "inf" ? ` Drawn at d = ${found.d}: in the limit outliers move away without bound.` : "";
@@ -455,11 +461,12 @@ function refused(error) {
     say("failure", error.message);
     return;
   }
+  controls.clear(); // what a field says may be about the value before
   const id = controlOf(error.field);
   if (id) controls.fail(id, atField(error));
   else {
     byId("failure").classList.toggle("partial", false);
-    say("failure", brief(error.message));
+    say("failure", sentence(brief(error.message)));
   }
   controls.drawLaw(null);
   document.documentElement.style.setProperty("--regime", "var(--initial)");
@@ -475,12 +482,22 @@ function refused(error) {
 let failed = false;
 
 /** Ask for the curve of a setting, and with that at hand for the one without a step, unless they are known. */
-async function ask(k, signal) {
+async function ask(k, signal, fewer = false) {
   const { problem } = state.slots[k];
-  const [key, unstepped, { name }] = [curveKey(problem), unsteppedKey(problem), state.axis];
+  const count = fewer ? FEWER : known.curves.get(curveKey(problem))?.curve.x.length ?? pointCount();
+  const [key, unstepped, { name }] = [curveKey(problem), unsteppedKey(problem, count), state.axis];
   const both = k === state.active && problem.eta.coefficient && !["eta", "alpha", "n_step", "damping"].includes(name) && !known.unstepped.has(unstepped);
   if (known.curves.has(key) && !both) return;
-  const found = await post("curves", { problem, axis: axisRequest(), without_step: Boolean(both) }, signal);
+  const began = performance.now();
+  let found;
+  try {
+    found = await post("curves", { problem, axis: { ...state.axis, count }, without_step: Boolean(both) }, signal);
+  } catch (error) {
+    if (!(error instanceof Slow) || count === FEWER) throw error;
+    slow = true;
+    return ask(k, signal, true);
+  }
+  if (name !== "damping") slow = ((performance.now() - began) * POINTS) / count > LONG;
   known.curves.keep(key, found);
   if (both) known.unstepped.keep(unstepped, found.curve.without_step);
 }
@@ -547,7 +564,7 @@ const studies = {
       failed: (error) => {
         byId("spectrum").hidden = true;
         fill("spectrum-data", () => "");
-        say("spectrum-caption", error.reason ? `${error.reason[0].toUpperCase()}${error.reason.slice(1)}.` : brief(error.message));
+        say("spectrum-caption", error.reason ? `${sentence(error.reason)}.` : sentence(brief(error.message)));
       },
     },
   ),
@@ -994,6 +1011,12 @@ addEventListener("keydown", ({ key }) => {
     byId("downloads").open = false;
     byId("downloads").querySelector("summary").focus();
   }
+});
+
+/** The fragment of the address is the state: a way within the page is not written there. */
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("controls").querySelector("input").focus();
 });
 
 // --- room ----------------------------------------------------------------------------------------------------------

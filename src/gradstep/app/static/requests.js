@@ -14,6 +14,9 @@ export class Refused extends Error {
 /** What may be answered a little later. */
 export class Passing extends Refused {}
 
+/** What takes longer than the server allows. */
+export class Slow extends Refused {}
+
 /** The server has ended, or is being started again. */
 class Unreachable extends Passing {
   constructor() {
@@ -34,7 +37,7 @@ async function send(name, options = {}) {
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
     if (answer?.error?.ended) throw new Unreachable();
-    const kind = response.status === 429 ? Passing : Refused;
+    const kind = response.status === 429 ? Passing : answer?.error?.slow ? Slow : Refused;
     throw new kind(answer?.error ?? { message: `The server answered ${response.status}.` });
   }
   return response;

@@ -113,7 +113,7 @@ def test_transform_at_negative_z_is_the_degrees_of_freedom(
 
     It has residuals of any size, and not those of a typical step only.
     """
-    monkeypatch.setattr("gradstep.theory.neurons.bulk.largest_residual", lambda *_: math.inf)
+    monkeypatch.setattr("gradstep.theory.step.statistics.largest_residual", lambda *_: math.inf)
     case = problem(ridge=50.0, **changes)
     equations, z = equations_of(case), -50.0 / 700
     point = advance(equations, start(equations, -1e4 + 0j), complex(z))

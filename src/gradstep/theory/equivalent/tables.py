@@ -258,7 +258,7 @@ def stepped_networks(
     own_output = rows == "network"
     gradient_step = step_statistics(
         problem, sizes.d, sizes.width, sizes.n_step, constant,
-        own_output=own_output, classes=classes, by_samples=spectrum,
+        own_output=own_output, classes=classes, spectrum=spectrum,
     )  # fmt: skip
     alignment = gradient_step.whole_alignment
     if rows == "network":

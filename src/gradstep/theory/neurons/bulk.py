@@ -31,7 +31,7 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from gradstep.problem import Problem, Readout, link_of
+from gradstep.problem import Problem, Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
@@ -52,7 +52,7 @@ from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
-from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, largest_residual
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
 from gradstep.theory.together import Computation
 
 __all__ = ["Bulk", "bulk_law", "isotropic"]
@@ -228,7 +228,7 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return (yield from _correlated(problem, step, step.correlated, groups, n_step, refine, spectrum=spectrum))
+        return (yield from _correlated(problem, step, step.correlated, groups, refine, spectrum=spectrum))
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -328,18 +328,14 @@ def _correlated(
     step: StepStatistics,
     samples: CorrelatedSamples | DampedSamples,
     groups: Groups,
-    n_step: float,
     refine: float,
     *,
     spectrum: bool,
 ) -> Computation[Bulk]:
-    """Return the classes of directions of correlated inputs; of a spectrum, those without the rarest residuals.
+    """Return the classes of directions of correlated inputs.
 
-    Docs, "Correlated inputs", equation (C10), and "Spectra", equation (Z5).
+    Docs, "Correlated inputs", equation (C10).
     """
-    if spectrum:
-        law = link_of(problem.teacher), step.residual_offset, step.residual_noise
-        samples = samples.up_to(largest_residual(*law, n_step))
     odd = problem.activation.parity == "odd"
     found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum)
     special_profile, mean_variance = found.special_profile, found.mean_variance

@@ -39,7 +39,7 @@ from gradstep.theory.step.row_fluctuations import (
 )
 from gradstep.theory.step.samples import StepSamples, step_samples
 from gradstep.theory.step.transitions import smooth_rise
-from gradstep.theory.step.weighted_samples import noise_nodes, residual_nodes
+from gradstep.theory.step.weighted_samples import largest_residual, noise_nodes, residual_nodes
 
 __all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "rows_after_a_step", "step_statistics"]
 
@@ -303,7 +303,7 @@ def step_statistics(
     *,
     own_output: bool = True,
     classes: bool = False,
-    by_samples: bool = False,
+    spectrum: bool = False,
 ) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
 
@@ -324,9 +324,10 @@ def step_statistics(
     classes : bool, optional
         Whether the labels are -1 and 1, with the teacher as their mean and the noise as the root mean square of the
         rest (`gradstep.labels.Labels`). If not, the noise is Gaussian.
-    by_samples : bool, optional
-        Whether a plain step on isotropic inputs has `correlated` in place of `samples`, as one on inputs with equal
-        eigenvalues.
+    spectrum : bool, optional
+        Whether the step is described as spectra need it: with `correlated` in place of `samples` on isotropic inputs
+        too, and with residuals of which no one is larger than the largest of a typical step. Docs, "Spectra", equation
+        (Z5).
 
     Returns
     -------
@@ -343,8 +344,8 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
-    if problem.inputs is not None or problem.is_damped or by_samples:
-        return _correlated_statistics(problem, d, width, n_step, constant, classes=classes)
+    if problem.inputs is not None or problem.is_damped or spectrum:
+        return _correlated_statistics(problem, d, width, n_step, constant, classes=classes, typical=spectrum)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
     noise_variance = problem.noise**2 + output.variance
@@ -397,7 +398,7 @@ def step_statistics(
 
 
 def _correlated_statistics(
-    problem: Problem, d: float, width: float, n_step: float, constant: float | None, *, classes: bool
+    problem: Problem, d: float, width: float, n_step: float, constant: float | None, *, classes: bool, typical: bool
 ) -> StepStatistics:
     """Return the limits of a step on correlated inputs, or of a damped one.
 
@@ -419,6 +420,9 @@ def _correlated_statistics(
     law, noise = residual_nodes(link, output.mean, gaussian, noise_nodes(1.0, ratio), classes=classes)
     own = None if problem.output_scale == "1/N" else _own_output(problem, output, noise, gaussian)
     plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum, own=own)
+    if typical:
+        plain = plain.up_to(largest_residual(link, output.mean, noise_variance, n_step))
+        law = plain.law
     samples = DampedSamples(plain, problem.damping) if problem.is_damped and law.square > 0 else plain
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)

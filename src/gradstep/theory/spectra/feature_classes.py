@@ -388,9 +388,9 @@ def _together(equations: ClassEquations) -> Bulk:
     """Return the classes with those of nearly the same variance as one."""
     bulk = equations.bulk
     cell = np.floor(np.log(equations.neurons / equations.width @ bulk.profile) / _CELL)
-    _, place = np.unique(cell, return_inverse=True)
-    share = np.bincount(place, bulk.share)
-    profile = np.stack([np.bincount(place, bulk.share * each) for each in bulk.profile]) / share
+    members = (np.unique(cell)[:, None] == cell).astype(np.float64)
+    share = members @ bulk.share
+    profile = (bulk.profile * bulk.share) @ members.T / share
     return replace(bulk, share=share, profile=profile)
 
 

@@ -105,6 +105,20 @@ def test_equations_match_their_derivatives() -> None:
     np.testing.assert_allclose(moved / h, -gap, atol=1e-4 * np.abs(gap).max())
 
 
+@pytest.mark.parametrize("changes", [{"damping": 0.1, "readout": VALUES}, {"readout": "gaussian", "inputs": None}])
+def test_factors_of_the_slopes_have_the_solution_of_the_whole_tables(changes: dict[str, Any]) -> None:
+    equations = equations_of(problem(activation="relu", **changes))
+    assert len(equations.bulk.share) > 5
+    assert len(equations._profile_factors[1]) > 1
+    solutions = []
+    for by_factors in (True, False):
+        one_way = replace(equations)
+        one_way.__dict__["_by_factors"] = by_factors
+        point = advance(one_way, start(one_way, 1e3j), 0.7 + 0.3j)
+        solutions.append(one_way.transform(point.state, point.tangent))
+    np.testing.assert_allclose(solutions[0], solutions[1], rtol=1e-6)
+
+
 @pytest.mark.parametrize("changes", [{}, {"damping": 0.3}, {"damping": 0.3, "inputs": None, "activation": "relu"}])
 def test_transform_at_negative_z_is_the_degrees_of_freedom(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch

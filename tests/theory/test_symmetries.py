@@ -504,7 +504,7 @@ def test_no_jump_of_a_spectrum():
         )  # fmt: skip
 
     middle = brentq(lambda size: _common_share(problem(size)) - 0.5, 6.0, 8.0, xtol=1e-12)
-    alone = [network.step.alignment for _, network in result_of(stepped_networks(problem(middle)))]
+    alone = [network.step.alignment for _, network in result_of(stepped_networks(problem(middle), spectrum=True))]
     assert abs(alone[0] - alone[1]) > 0.4
     below, above = (feature_spectrum(problem(middle * (1 + change))) for change in (-1e-9, 1e-9))
     assert below.alignment == pytest.approx(above.alignment, rel=1e-6)

@@ -367,7 +367,7 @@ def _special(bulk: Bulk, resolved: Array) -> Bulk:
         Components of the vectors. Where none has any, a variance is rounding, and the direction is left out.
     """
     kept = np.flatnonzero((np.square(resolved) > _NO_SHARE).any(axis=1))
-    cell = np.floor(np.log(bulk.special_profile[:, kept].mean(axis=0)) / _CELL)
+    cell = np.rint(np.log(bulk.special_profile[:, kept].mean(axis=0)) / _CELL)
     columns = []
     for members in (kept[cell == number] for number in np.unique(cell)):
         along = np.linalg.qr(resolved[members])[0]

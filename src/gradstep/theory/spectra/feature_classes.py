@@ -35,7 +35,7 @@ _DIMENSION = 3e-4
 #: inputs. Of a thousand eigenvalues less than one then changes its place.
 _CELL = 0.1
 #: Least norm of a combination of means and slopes that counts, over the largest.
-_RANK = 1e-12
+_RANK = 1e-14
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
 _STEP = 1e-4
 #: Singular value of the variances of the rows that counts, over the largest.
@@ -387,7 +387,7 @@ def without_leading(equations: ClassEquations, *, correlated: bool) -> ClassEqua
 def _together(equations: ClassEquations) -> Bulk:
     """Return the classes with those of nearly the same variance as one."""
     bulk = equations.bulk
-    cell = np.floor(np.log(equations.neurons / equations.width @ bulk.profile) / _CELL)
+    cell = np.rint(np.log(equations.neurons / equations.width @ bulk.profile) / _CELL)
     members = (np.unique(cell)[:, None] == cell).astype(np.float64)
     share = members @ bulk.share
     profile = (bulk.profile * bulk.share) @ members.T / share

@@ -212,12 +212,14 @@ def posed_spectra() -> Iterator[tuple[str, float, gs.Problem]]:
     )
 
 
-def counted(newton: Callable[..., Any], sizes: Counter[int]) -> Callable[..., Any]:
-    """Return Newton's step that also counts the systems of each size."""
+def counted(kind: type[FeatureEquations], sizes: Counter[int]) -> Callable[..., Any]:
+    """Return Newton's step of a kind of equations that also counts the systems of each size."""
+    newton = kind.newton
 
     def step(equations: Any, z: Any, state: Any) -> Any:
         *points, size = state.shape
-        sizes[size] += math.prod(points)
+        # One kind may take the step of the other.
+        sizes[size] += math.prod(points) if type(equations) is kind else 0
         return newton(equations, z, state)
 
     return step
@@ -230,7 +232,7 @@ def spectra(*, quick: bool) -> list[Row]:
         sizes: Counter[int] = Counter()
         with ExitStack() as patched:
             for kind in (FeatureEquations, ClassEquations):
-                patched.enter_context(mock.patch.object(kind, "newton", counted(kind.newton, sizes)))
+                patched.enter_context(mock.patch.object(kind, "newton", counted(kind, sizes)))
             anew(feature_spectrum, posed)
         calls: dict[str, Callable[[], object]] = {
             "spectrum": partial(anew, feature_spectrum, posed),

@@ -293,9 +293,8 @@ def _link(
         return np.array([*found, noise, alignment])
 
     *coefficients, noise, alignment = values(np.ones(len(y), dtype=bool), whole).tolist()
-    if (
-        alignment <= _UNSEEN
-    ):  # predictions of rows left out do not follow the labels: there is no index to see them along
+    # Where predictions of rows left out do not follow the labels there is no index to see them along.
+    if alignment <= _UNSEEN:
         return {}
     errors = _jackknife([values(own, part) for part, own in zip(parts, kept, strict=True)])
     return {

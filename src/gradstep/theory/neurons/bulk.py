@@ -55,7 +55,7 @@ from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
 from gradstep.theory.together import Computation
 
-__all__ = ["Bulk", "bulk_law", "isotropic"]
+__all__ = ["Bulk", "bulk_law", "isotropic", "variance_cells"]
 
 #: Dimensions for each sample of the step below which its law is a point, to rounding.
 _POINT = 1e-12
@@ -76,9 +76,9 @@ _LEAST_VARIANCE = 1e-6
 _READOUTS = 4
 #: Largest error of the rules at them. It jumps with the number of poles, which must not disturb a search over the step.
 _TOLERANCE = 1e-8
-#: Logarithm of the ratio of variances that special directions of a spectrum have at most to be taken together: its
-#: outliers change by at most 7e-5.
-_CELL = 0.1
+#: Logarithm of the ratio of variances that special directions of a spectrum have at most to be taken together. With a
+#: fifth its outliers change by at most 2e-4. An overlap jumps by about 1e-5 where a variance crosses a border of cells.
+_NEAR = 1 / 6
 #: Least height of a pole over the law's standard deviation.
 _LEAST_HEIGHT = 0.02
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
@@ -357,6 +357,12 @@ def _correlated(
     return _special(bulk, found.overlap[:, [0, 2] if found.common.any() else [0]]) if spectrum else bulk
 
 
+def variance_cells(variance: Array, ratio: float) -> Array:
+    """Return numbers that are the same for variances in one cell, which spans `ratio` in the logarithm."""
+    # The mean variance, which many directions have, is in the middle of its cell.
+    return np.asarray(np.rint(np.log(variance) / ratio))
+
+
 def _special(bulk: Bulk, resolved: Array) -> Bulk:
     """Return few special directions that resolve some vectors: in each cell of variances those along the vectors.
 
@@ -367,7 +373,7 @@ def _special(bulk: Bulk, resolved: Array) -> Bulk:
         Components of the vectors. Where none has any, a variance is rounding, and the direction is left out.
     """
     kept = np.flatnonzero((np.square(resolved) > _NO_SHARE).any(axis=1))
-    cell = np.rint(np.log(bulk.special_profile[:, kept].mean(axis=0)) / _CELL)
+    cell = variance_cells(bulk.special_profile[:, kept].mean(axis=0), _NEAR)
     columns = []
     for members in (kept[cell == number] for number in np.unique(cell)):
         along = np.linalg.qr(resolved[members])[0]

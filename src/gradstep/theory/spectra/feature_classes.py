@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
 from gradstep.theory.equivalent.leverage import LeverageTable, SymmetricPairs
-from gradstep.theory.neurons.bulk import Bulk
+from gradstep.theory.neurons.bulk import Bulk, variance_cells
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import Point, around_nearest, start
 
@@ -31,13 +31,13 @@ ComplexArray = NDArray[np.complex128]
 
 #: Singular value of the slopes that counts, over the largest: traces change by its square.
 _DIMENSION = 3e-4
-#: Logarithm of the ratio of variances that classes have at most to be taken together, if none is a direction of the
-#: inputs. Of a thousand eigenvalues less than one then changes its place.
-_CELL = 0.1
 #: Least norm of a combination of means and slopes that counts, over the largest.
 _RANK = 1e-14
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
 _STEP = 1e-4
+#: Logarithm of the ratio of variances that classes have at most to be taken together, if none is a direction of the
+#: inputs. Of a thousand eigenvalues less than one then changes its place.
+_NEAR = 0.1
 #: Singular value of the variances of the rows that counts, over the largest.
 _FACTOR = 1e-12
 #: How near to one shares of all directions sum, but for rounding.
@@ -170,7 +170,7 @@ class ClassEquations(FeatureEquations):
 
     @cached_property
     def _group_pairs(self) -> _Pairs:
-        """The same in the groups."""
+        """Pairs among the dimensions of the slopes, in the groups."""
         return _Pairs.of(self.factors[0].T)
 
     def start(self, z: complex) -> ComplexArray:
@@ -387,7 +387,7 @@ def without_leading(equations: ClassEquations, *, correlated: bool) -> ClassEqua
 def _together(equations: ClassEquations) -> Bulk:
     """Return the classes with those of nearly the same variance as one."""
     bulk = equations.bulk
-    cell = np.rint(np.log(equations.neurons / equations.width @ bulk.profile) / _CELL)
+    cell = variance_cells(equations.neurons / equations.width @ bulk.profile, _NEAR)
     members = (np.unique(cell)[:, None] == cell).astype(np.float64)
     share = members @ bulk.share
     profile = (bulk.profile * bulk.share) @ members.T / share

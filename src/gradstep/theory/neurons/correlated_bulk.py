@@ -111,7 +111,7 @@ def correlated_classes(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, spectrum=spectrum,
+        sampled=groups.knows_norms, output=step.common is not None, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
     a_square = groups.readout_square * readout.second_moment
@@ -127,8 +127,10 @@ def correlated_classes(
     common = np.zeros(len(found.special))
     if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
         plain, stretched = found.special_diagonals
-        made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
-        common = made * (found.overlap @ samples.with_output(frame))
+        output = found.overlap @ samples.with_output(frame)
+        # After a damped step as much as the samples make of a row along each node.
+        made = stretched / np.maximum(plain, _LEAST_OF_OUTPUT) * output if found.output is None else found.output
+        common = step.own_drift[0] * output + step.curvature / law.root * made
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
     )

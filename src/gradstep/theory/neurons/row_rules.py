@@ -24,7 +24,7 @@ from gradstep.errors import NotConverged
 from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
-from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals
+from gradstep.theory.neurons.diagonals import Diagonals, VectorProducts, nearest_diagonals
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
@@ -95,6 +95,8 @@ class RowRules(NamedTuple):
     special_diagonals : ndarray, shape (2, special)
     components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
+    output : ndarray, shape (special,), optional
+        Of ``q CB`` times the unit vector of the second direction, where it was asked for and is known.
     """
 
     nodes: Array
@@ -104,6 +106,7 @@ class RowRules(NamedTuple):
     diagonals: Array
     special_diagonals: Array
     components: Array
+    output: Array | None
 
 
 def mean_law(
@@ -150,6 +153,7 @@ def resolved_law(
     values: Array | None = None,
     joint: bool = True,
     sampled: bool = False,
+    output: bool = False,
     spectrum: bool = False,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
@@ -172,6 +176,9 @@ def resolved_law(
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
         Whether the rules have the components of the vectors that the samples make.
+    output : bool, optional
+        Whether the rules have those of what the samples make of the second direction, in the mean law of several
+        readouts after a plain step.
     spectrum : bool, optional
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
         then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
@@ -202,6 +209,7 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
+    products = _vector_products(mixed, points, frame) if joint and isinstance(mixed, StretchedLaw) else None
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -214,14 +222,18 @@ def resolved_law(
     if sampled:
         plain, resolved = zip(*(law.others(each, frame) for each in points.sets), strict=True)
         others = Others(plain[0], np.concatenate(resolved))
+    if output and isinstance(mixed, StretchedLaw):
+        turned, known = zip(*(mixed.turned_output(each, frame) for each in points.sets), strict=True)
+        others = Others(turned[0], np.concatenate(known)).beside(others)
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
-        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, list(range(count))
-    )
+        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, products,
+        output and isinstance(mixed, StretchedLaw), list(range(count)),
+    )  # fmt: skip
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
 
 
@@ -250,18 +262,20 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
         joint=law.joint, others=law.others,
     )  # fmt: skip
+    own = overlap[:, : len(law.average)]
     overlap, components = np.split(overlap, [len(law.columns)], axis=1)
+    output, components = np.split(components, [int(law.output)], axis=1)
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None and law.bounds is not None:
         of_all, of_vectors = law.functions
-        in_plane = np.square(overlap[:, :2]).sum(axis=1)
-        both = (
-            law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)),
-            law.bounds.of_vectors(in_plane, of_vectors.at(special)),
-        )
-    return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
+        if law.products is not None:
+            along = law.bounds.of_products(special, own, of_vectors.at(special), law.products)
+        else:
+            along = law.bounds.of_vectors(np.square(overlap[:, :2]).sum(axis=1), of_vectors.at(special))
+        both = law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)), along
+    return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components, output[:, 0] if law.output else None)
 
 
 class DiagonalBounds(NamedTuple):
@@ -317,12 +331,37 @@ class DiagonalBounds(NamedTuple):
         diagonals : ndarray, shape (2, nodes)
         """
         plain, stretched = diagonals
-        # Along an eigenvector A - C - 2 k CBC is at least stretched^2 / plain, by the inequality of Cauchy and Schwarz.
+        plain = _within(plain, *self._of_plain(nodes), weight)
+        return np.stack([plain, _within(stretched, *self._of_stretched(nodes, plain), weight)])
+
+    def of_products(self, nodes: Array, overlap: Array, diagonals: Array, products: VectorProducts) -> Array:
+        """Return the diagonals along vectors that return their products, as far as the bounds let them.
+
+        Docs, "Correlated inputs", equation (C7h).
+
+        Parameters
+        ----------
+        nodes : ndarray, shape (nodes,)
+        overlap : ndarray, shape (nodes, vectors)
+        diagonals : ndarray, shape (2, nodes)
+            Those of the mean direction in the plane of the vectors.
+        products : VectorProducts
+        """
+        plain, stretched = diagonals
+        plain = products.nearest(0, nodes, overlap, plain, *self._of_plain(nodes))
+        return np.stack([plain, products.nearest(1, nodes, overlap, stretched, *self._of_stretched(nodes, plain))])
+
+    def _of_plain(self, nodes: Array) -> tuple[Array, Array]:
+        """Return the bounds of the diagonal of C in directions of these eigenvalues."""
+        # There A - C - 2 k CBC is at least stretched^2 / plain, by the inequality of Cauchy and Schwarz.
         most = np.minimum(self.most, nodes / max(1 - self.linear**2, NOTHING))
-        plain = _within(plain, np.minimum(self.least, most), most, weight)
+        return np.minimum(self.least, most), most
+
+    def _of_stretched(self, nodes: Array, plain: Array) -> tuple[Array, Array]:
+        """Return the bounds of the diagonal of ``q CBC`` in directions with this diagonal of C."""
         middle = -self.linear * plain
         reach = np.sqrt(np.maximum(plain * nodes - plain**2 + middle**2, 0.0))
-        return np.stack([plain, _within(stretched, middle - reach, middle + reach, weight)])
+        return middle - reach, middle + reach
 
 
 def _within(values: Array, least: Array, most: Array, weight: Array) -> Array:
@@ -356,6 +395,10 @@ class ResolvedLaw(NamedTuple):
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
     bounds : DiagonalBounds, optional
         Of these diagonals.
+    products : VectorProducts, optional
+        Of C and ``q CBC`` between the vectors, where they are known.
+    output : bool
+        Whether the first of the `others` is what the samples make of the second direction.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
     """
@@ -369,6 +412,8 @@ class ResolvedLaw(NamedTuple):
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
     bounds: DiagonalBounds | None
+    products: VectorProducts | None
+    output: bool
     columns: list[int]
 
     def of_some(self, some: list[int]) -> ResolvedLaw:
@@ -385,6 +430,7 @@ class ResolvedLaw(NamedTuple):
             average=self.average[np.ix_(some, some)],
             others=Others(plain, resolved),
             tolerance=_SPECTRUM_TOLERANCE,
+            products=self.products and self.products.of_some(some),
             columns=[order.index(k) for k in self.columns],
         )
 
@@ -442,6 +488,12 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
     variance = transform[at].imag / z[at].imag - abs(transform[at]) ** 2
     deviation = math.sqrt(max(variance, 0.0)) * abs(z[at] - mean) ** 2
     return np.asarray(mean + max(deviation, _NARROW * mean) * _BESIDE)
+
+
+def _vector_products(law: StretchedLaw, points: _Points, frame: Array) -> VectorProducts:
+    """Return the products of C and ``q CBC`` with the resolvent between vectors."""
+    resolved = [np.stack(law.products_between(each, frame)[1:]) for each in points.sets]
+    return VectorProducts(points.z, np.stack(law.product_averages(frame)), np.concatenate(resolved, axis=1))
 
 
 def _diagonals(law: DampedLaw | StretchedLaw, points: _Points, frame: Array) -> tuple[Diagonals, Diagonals]:

@@ -357,6 +357,27 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         resolved[..., [1, 3]] /= self.root or math.inf  # without a root nothing is along these
         return Others(frame.T @ self._products_of(powers), np.asarray(frame.T @ resolved, dtype=complex))
 
+    def turned_output(self, z: Complex, frame: Array) -> Others:
+        """Return the products of vectors with ``q CB f``, plain and with the resolvent between; f is the second direction.
+
+        Docs, "Correlated inputs", equation (C7i).
+
+        Parameters
+        ----------
+        z : ndarray, shape (points,)
+        frame : ndarray
+            As in `between`.
+        """
+        points, law = self.at(z), self.samples.law
+        (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
+        (m, _), crossed = self._with_noise(points.inverse, points.gain), left[1 : count + 1]
+        coupling = self._coupling(points.weight, seen)
+        dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, seen, left)) @ coupling
+        _, across = self._blocks(points.inverse, m, m @ crossed)
+        among, from_left = self._blocks(points.inverse, m, m @ crossed, row=1)
+        resolved = among[:, 1] - np.vecmat(np.vecmat(from_left[:, 1], dressed), across.mT)
+        return Others(self.root * frame.T @ self._averages[3][:, 1:], (resolved @ frame)[..., None])
+
     def _products_of(self, powers: Array) -> Array:
         """Return the products of the terms of a frame with the vectors of `others`, from the powers of r."""
         (x, hidden, part), known, law = self._directions, self.samples.spectrum, self.samples.law
@@ -474,12 +495,12 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     def product_averages(self, frame: Array) -> tuple[Array, Array]:
         """Return C and ``q CBC`` themselves between the vectors of `between`, from the same equation."""
-        _, by_c, by_samples = self._averages
+        _, by_c, by_samples, _ = self._averages
         return np.asarray(frame.T @ by_c @ frame), np.asarray(frame.T @ by_samples @ frame)
 
     @cached_property
-    def _averages(self) -> tuple[Array, Array, Array]:
-        """A, C and ``q CBC`` between the vectors of which a frame is made."""
+    def _averages(self) -> tuple[Array, Array, Array, Array]:
+        """A, C and ``q CBC`` between the vectors of which a frame is made, and CB between these and the directions."""
         known, law = self.samples.spectrum, self.samples.law
         (x, hidden, part), r, phi0 = self._directions, law.residual, self.samples.ratio
         count = len(x)
@@ -517,7 +538,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
         by_c, by_samples = among(1), sampled(r)
         whole = by_c + 2 * self.linear * by_samples + self.root**2 * twice
-        return whole + self.strength * sampled(law.relative_squares), by_c, self.root * by_samples
+        return whole + self.strength * sampled(law.relative_squares), by_c, self.root * by_samples, parts
 
 
 def _at_points(number: float | Array) -> Array:

@@ -21,7 +21,7 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.row_rules import LEAST, LEVELS, mean_law, resolved_law, row_variances, rules
+from gradstep.theory.neurons.row_rules import LEAST, LEVELS, mean_law, resolved_law, row_contrast, row_variances, rules
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
@@ -111,7 +111,7 @@ def correlated_classes(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, output=step.common is not None, spectrum=spectrum,
+        sampled=groups.knows_norms, contrast=row_contrast(step, readout), spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
     a_square = groups.readout_square * readout.second_moment
@@ -128,7 +128,7 @@ def correlated_classes(
     if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
         plain, stretched = found.special_diagonals
         output = found.overlap @ samples.with_output(frame)
-        # After a damped step as much as the samples make of a row along each node.
+        # Where their products are not known, the samples make as much of it along a direction as of a row.
         made = stretched / np.maximum(plain, _LEAST_OF_OUTPUT) * output if found.output is None else found.output
         common = step.own_drift[0] * output + step.curvature / law.root * made
     return CorrelatedClasses(

@@ -4,11 +4,7 @@ Traces of the resolvent ``(A - z)^-1`` and of products ``X (A - z)^-1`` are know
 diagonal of X is the function x of the eigenvalue of A for which ``tr X f(A) = tr x(A) f(A)``, for all functions f. Here
 it is sought among the combinations of ``1``, ``Re 1/(l - z_i)`` and ``Im 1/(l - z_i)``: the one nearest to it in
 the mean square over the law of A. So no distance from the real axis has to be chosen, and the function does not depend
-on the eigenvalues at which it is wanted.
-
-Between a few vectors more is known: ``x^T X f(A) y`` for each pair of them. A vector may meet an eigenvector with
-another part of X than the mean direction does. So a rule of these vectors gets, at its nodes, the numbers nearest to
-such functions with which sums over the nodes return these products. This project.
+on the eigenvalues at which it is wanted. This project.
 """
 
 from __future__ import annotations
@@ -18,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.rational_rule import function_products
 
-__all__ = ["Diagonals", "VectorProducts", "nearest_diagonals"]
+__all__ = ["Diagonals", "nearest_diagonals"]
 
 #: Added to the square of each function, which has length one, so that functions that others make up to rounding do not
 #: matter. With 1e-10 to 1e-5 in its place the errors of fifty predictions change by 1e-8 in the median and by less than
@@ -29,11 +24,6 @@ __all__ = ["Diagonals", "VectorProducts", "nearest_diagonals"]
 _FAINT = 1e-6
 #: Mean square of the real or the imaginary part of a function, over that of the whole, below which it is rounding.
 _VANISHING = 1e-10
-#: What a change of the numbers at the nodes costs, beside what the products of vectors lack, whose functions have length
-#: one. Errors of 36 settings (docs, "Correlated inputs") were as near to networks with a tenth, and less near with ten.
-_CHANGE = 1.0
-#: Most changes of the set of numbers that are at their bounds.
-_MAX_SETS = 50
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -81,88 +71,6 @@ class Diagonals(NamedTuple):
         found = self.coefficients.T @ _gram(self.points, transform, slope)
         real, imaginary = np.split(found[:, 1:], 2, axis=1)
         return found[:, 0], np.asarray(real + 1j * imaginary)
-
-
-class VectorProducts(NamedTuple):
-    """Products of matrices X with the functions of A, between some vectors.
-
-    Attributes
-    ----------
-    points : ndarray, shape (points,)
-        ``z_i``, in the upper half-plane.
-    means : ndarray, shape (matrices, vectors, vectors)
-        X itself between the vectors.
-    resolved : ndarray, shape (matrices, points, vectors, vectors)
-        X times the resolvent between them, which is not symmetric.
-    """
-
-    points: Complex
-    means: Array
-    resolved: Complex
-
-    def of_some(self, some: list[int]) -> VectorProducts:
-        """Return the products of some of the vectors."""
-        means, resolved = (of[..., some, :][..., some] for of in (self.means, self.resolved))
-        return VectorProducts(self.points, means, resolved)
-
-    def nearest(self, matrix: int, nodes: Array, overlap: Array, diagonal: Array, least: Array, most: Array) -> Array:
-        """Return numbers for one matrix at the nodes of a rule of the vectors, within bounds.
-
-        Docs, "Correlated inputs", equation (C7h).
-
-        Parameters
-        ----------
-        matrix : int
-        nodes : ndarray, shape (nodes,)
-        overlap : ndarray, shape (nodes, vectors)
-            Components of the vectors there.
-        diagonal : ndarray, shape (nodes,)
-            Numbers that are changed as little as possible.
-        least, most : ndarray, shape (nodes,)
-
-        Returns
-        -------
-        ndarray, shape (nodes,)
-        """
-        rows, columns = np.triu_indices(overlap.shape[1])
-        # A pair of two vectors stands for both orders of them.
-        twice = np.where(rows == columns, 1.0, np.sqrt(0.5))
-        pairs = (overlap[:, rows] * overlap[:, columns] * twice * np.where(rows == columns, 1, 2)).T
-        turned = 1 / (nodes - self.points[:, None])
-        functions = np.concatenate([np.ones((1, len(nodes))), turned.real, turned.imag])
-        square = np.square(overlap).sum(axis=1)
-        length = np.sqrt(np.square(functions) @ square)[:, None]
-        resolved = self.resolved[matrix]
-        known = np.concatenate([self.means[matrix][None], resolved.real, resolved.imag])
-        known = twice * (known + known.mT)[:, rows, columns] * np.where(rows == columns, 0.5, 1.0)
-        start = np.clip(diagonal, least, most)
-        sums = (pairs[:, None] * (functions / length)).reshape(-1, len(nodes))
-        lacking = (known / length).T.ravel() - sums @ start
-        # A change counts with the length of the vectors at its node.
-        weight = np.sqrt(np.maximum(square, NOTHING))
-        sums /= weight
-        gram = sums.T @ sums + _CHANGE * np.eye(len(nodes))
-        bounds = (least - start) * weight, (most - start) * weight
-        return np.asarray(np.clip(start + _least_in_box(gram, sums.T @ lacking, *bounds) / weight, least, most))
-
-
-def _least_in_box(matrix: Array, slope: Array, low: Array, high: Array) -> Array:
-    """Return the vector x between bounds, which hold zero, with the least ``x^T matrix x / 2 - slope x``.
-
-    Newton's method on what is not held by a bound (Bertsekas 1982, SIAM Journal on Control and Optimization 20).
-    """
-    x, held = np.zeros_like(slope), np.zeros(len(slope), dtype=bool)
-    for _ in range(_MAX_SETS):
-        free = ~held
-        x[free] = np.linalg.solve(matrix[np.ix_(free, free)], slope[free] - matrix[np.ix_(free, held)] @ x[held])
-        outside = (x < low) | (x > high)
-        x = np.clip(x, low, high)
-        downhill = slope - matrix @ x
-        now = outside | (held & np.where(x <= low, downhill < 0, downhill > 0))
-        if np.array_equal(now, held):
-            break
-        held = now
-    return x
 
 
 def nearest_diagonals(

@@ -48,8 +48,10 @@ class Others(NamedTuple):
     resolved: Complex
 
     def beside(self, more: Others | None) -> Others:
-        """Return these vectors, and more after them."""
-        return self if more is None else Others(*(np.concatenate(pair, axis=-1) for pair in zip(self, more, strict=True)))
+        """Return these vectors after others."""
+        return (
+            self if more is None else Others(*(np.concatenate(pair, axis=-1) for pair in zip(more, self, strict=True)))
+        )
 
 
 def function_products(points: Complex, transform: Complex, slope: Complex) -> Array:

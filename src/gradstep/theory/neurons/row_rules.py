@@ -7,7 +7,8 @@ eigenvalue. Rows of several readouts ``a`` that a step stretches have one matrix
 
 All directions then get the eigenvectors of their mean ``A`` (`gradstep.theory.neurons.stretched_law`), and the
 variances are the diagonals of ``Sigma_a`` there. Because ``A`` is made of the same three matrices, only those of ``C``
-and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`). This project.
+and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`), and those along the spike and the teacher are others
+than those of all directions (`gradstep.theory.neurons.vector_diagonals`). This project.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from gradstep.errors import NotConverged
 from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
-from gradstep.theory.neurons.diagonals import Diagonals, VectorProducts, nearest_diagonals
+from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
+from gradstep.theory.neurons.vector_diagonals import VectorProducts, vector_diagonals
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.together import Computation, asked
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "levels",
     "mean_law",
     "resolved_law",
+    "row_contrast",
     "row_variances",
     "rules",
     "vectors_rule",
@@ -96,7 +99,7 @@ class RowRules(NamedTuple):
     components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
     output : ndarray, shape (special,), optional
-        Of ``q CB`` times the unit vector of the second direction, where it was asked for and is known.
+        Of ``q CB`` times the unit vector of the second direction, where there is one and its products are known.
     """
 
     nodes: Array
@@ -153,7 +156,7 @@ def resolved_law(
     values: Array | None = None,
     joint: bool = True,
     sampled: bool = False,
-    output: bool = False,
+    contrast: Array | None = None,
     spectrum: bool = False,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
@@ -176,9 +179,9 @@ def resolved_law(
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
         Whether the rules have the components of the vectors that the samples make.
-    output : bool, optional
-        Whether the rules have those of what the samples make of the second direction, in the mean law of several
-        readouts after a plain step.
+    contrast : ndarray, shape (2, 2), optional
+        Of the readouts (`row_contrast`). With it the diagonals along the vectors are those of the directions in which
+        they lie, if the law knows C and ``q CBC`` between all of them, as after a plain step.
     spectrum : bool, optional
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
         then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
@@ -209,7 +212,8 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    products = _vector_products(mixed, points, frame) if joint and isinstance(mixed, StretchedLaw) else None
+    plain = mixed if contrast is not None and isinstance(mixed, StretchedLaw) else None
+    products = None if plain is None else _vector_products(plain, points, frame, contrast)
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -220,19 +224,18 @@ def resolved_law(
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
     others = None
     if sampled:
-        plain, resolved = zip(*(law.others(each, frame) for each in points.sets), strict=True)
-        others = Others(plain[0], np.concatenate(resolved))
-    if output and isinstance(mixed, StretchedLaw):
-        turned, known = zip(*(mixed.turned_output(each, frame) for each in points.sets), strict=True)
-        others = Others(turned[0], np.concatenate(known)).beside(others)
+        others = _others(points, partial(law.others, frame=frame))
+    output = plain is not None and plain.output is not None
+    if plain is not None and output:
+        others = _others(points, partial(plain.turned_output, frame=frame)).beside(others)
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
-        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, products,
-        output and isinstance(mixed, StretchedLaw), list(range(count)),
+        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, products, output,
+        list(range(count)),
     )  # fmt: skip
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
 
@@ -258,22 +261,22 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         points.z, points.transform[:, None, None], points.slope[:, None, None], law.mean * np.ones((1, 1)),
         law.importance, law.tolerance,
     )  # fmt: skip
-    special, overlap = yield from vectors_rule(
-        points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
-        joint=law.joint, others=law.others,
-    )  # fmt: skip
+    resolved = points.z, points.between, points.d_between, law.average, law.importance, law.tolerance
+    if law.products is None:
+        special, overlap = yield from vectors_rule(*resolved, joint=law.joint, others=law.others)
+    else:
+        special, overlap, along = yield from vector_diagonals(*resolved, law.products, law.others)
     own = overlap[:, : len(law.average)]
-    overlap, components = np.split(overlap, [len(law.columns)], axis=1)
-    output, components = np.split(components, [int(law.output)], axis=1)
+    overlap, components, output = np.split(overlap, [len(law.columns), overlap.shape[1] - law.output], axis=1)
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None and law.bounds is not None:
         of_all, of_vectors = law.functions
-        if law.products is not None:
-            along = law.bounds.of_products(special, own, of_vectors.at(special), law.products)
-        else:
+        if law.products is None:
             along = law.bounds.of_vectors(np.square(overlap[:, :2]).sum(axis=1), of_vectors.at(special))
+        else:
+            along = law.bounds.of_products(special, own, along, law.products)
         both = law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)), along
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components, output[:, 0] if law.output else None)
 
@@ -320,7 +323,7 @@ class DiagonalBounds(NamedTuple):
         return np.stack([_within(plain, least, most, weight), stretched])
 
     def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
-        """Return the nearest diagonals over all directions that have the same means and are within their bounds.
+        """Return the nearest diagonals of directions that have the same means and are within their bounds.
 
         Docs, "Correlated inputs", equation (C7g).
 
@@ -335,16 +338,16 @@ class DiagonalBounds(NamedTuple):
         return np.stack([plain, _within(stretched, *self._of_stretched(nodes, plain), weight)])
 
     def of_products(self, nodes: Array, overlap: Array, diagonals: Array, products: VectorProducts) -> Array:
-        """Return the diagonals along vectors that return their products, as far as the bounds let them.
+        """Return diagonals in the directions of vectors that are within their bounds.
 
         Docs, "Correlated inputs", equation (C7h).
 
         Parameters
         ----------
-        nodes : ndarray, shape (nodes,)
-        overlap : ndarray, shape (nodes, vectors)
-        diagonals : ndarray, shape (2, nodes)
-            Those of the mean direction in the plane of the vectors.
+        nodes : ndarray, shape (directions,)
+        overlap : ndarray, shape (directions, vectors)
+        diagonals : ndarray, shape (2, directions)
+            Those without bounds.
         products : VectorProducts
         """
         plain, stretched = diagonals
@@ -352,13 +355,13 @@ class DiagonalBounds(NamedTuple):
         return np.stack([plain, products.nearest(1, nodes, overlap, stretched, *self._of_stretched(nodes, plain))])
 
     def _of_plain(self, nodes: Array) -> tuple[Array, Array]:
-        """Return the bounds of the diagonal of C in directions of these eigenvalues."""
+        """Return the bounds of the diagonal of C in directions with these eigenvalues."""
         # There A - C - 2 k CBC is at least stretched^2 / plain, by the inequality of Cauchy and Schwarz.
         most = np.minimum(self.most, nodes / max(1 - self.linear**2, NOTHING))
         return np.minimum(self.least, most), most
 
     def _of_stretched(self, nodes: Array, plain: Array) -> tuple[Array, Array]:
-        """Return the bounds of the diagonal of ``q CBC`` in directions with this diagonal of C."""
+        """Return the bounds of the diagonal of ``q CBC`` in directions with these diagonals of C."""
         middle = -self.linear * plain
         reach = np.sqrt(np.maximum(plain * nodes - plain**2 + middle**2, 0.0))
         return middle - reach, middle + reach
@@ -396,9 +399,9 @@ class ResolvedLaw(NamedTuple):
     bounds : DiagonalBounds, optional
         Of these diagonals.
     products : VectorProducts, optional
-        Of C and ``q CBC`` between the vectors, where they are known.
+        Of C and ``q CBC`` between the vectors.
     output : bool
-        Whether the first of the `others` is what the samples make of the second direction.
+        Whether the last of the `others` is what the samples make of the second direction.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
     """
@@ -490,10 +493,17 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
     return np.asarray(mean + max(deviation, _NARROW * mean) * _BESIDE)
 
 
-def _vector_products(law: StretchedLaw, points: _Points, frame: Array) -> VectorProducts:
-    """Return the products of C and ``q CBC`` with the resolvent between vectors."""
+def _others(points: _Points, others: Callable[[Complex], tuple[Array, Complex]]) -> Others:
+    """Return the products of vectors with others at all points."""
+    plain, resolved = zip(*(others(each) for each in points.sets), strict=True)
+    return Others(plain[0], np.concatenate(resolved))
+
+
+def _vector_products(law: StretchedLaw, points: _Points, frame: Array, contrast: Array) -> VectorProducts:
+    """Return C and ``q CBC`` between vectors, and their products with the resolvent."""
     resolved = [np.stack(law.products_between(each, frame)[1:]) for each in points.sets]
-    return VectorProducts(points.z, np.stack(law.product_averages(frame)), np.concatenate(resolved, axis=1))
+    means = np.stack(law.product_averages(frame))
+    return VectorProducts(points.z, means, np.concatenate(resolved, axis=1), contrast)
 
 
 def _diagonals(law: DampedLaw | StretchedLaw, points: _Points, frame: Array) -> tuple[Diagonals, Diagonals]:
@@ -577,6 +587,24 @@ def vectors_rule(
     d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
     nodes, overlap = yield from sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
+
+
+def row_contrast(step: StepStatistics, readout: Readout) -> Array:
+    """Return how much the variances of rows in a direction differ between readouts with the diagonals of C and ``q CBC``.
+
+    It is the mean over the readouts of products of the factors that these diagonals have in ``u_a``.
+
+    Docs, "Correlated inputs", equations (C7e) and (C7h).
+
+    Returns
+    -------
+    ndarray, shape (2, 2)
+    """
+    values, shares = readout_values(readout)
+    scale = math.sqrt(readout.second_moment)
+    a, own = values / scale, step.own_stretch(values, values**2) / _own(step, readout)
+    factors = np.stack([own**2 - a**2, 2 * a * (own - a * readout.mean / scale)])
+    return np.asarray((shares * factors) @ factors.T)
 
 
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:

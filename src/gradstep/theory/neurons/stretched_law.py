@@ -375,8 +375,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, seen, left)) @ coupling
         _, across = self._blocks(points.inverse, m, m @ crossed)
         among, from_left = self._blocks(points.inverse, m, m @ crossed, row=1)
-        resolved = among[:, 1] - np.vecmat(np.vecmat(from_left[:, 1], dressed), across.mT)
-        return Others(self.root * frame.T @ self._averages[3][:, 1:], (resolved @ frame)[..., None])
+        resolved = (among - from_left @ dressed @ across.mT)[:, 1:2] @ frame
+        return Others(self.root * frame.T @ self._averages[3][:, 1:], resolved.mT)
 
     def _products_of(self, powers: Array) -> Array:
         """Return the products of the terms of a frame with the vectors of `others`, from the powers of r."""

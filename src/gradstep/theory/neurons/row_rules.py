@@ -212,8 +212,9 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    plain = mixed if contrast is not None and isinstance(mixed, StretchedLaw) else None
-    products = None if plain is None else _vector_products(plain, points, frame, contrast)
+    plain, products = None, None
+    if contrast is not None and isinstance(mixed, StretchedLaw):
+        plain, products = mixed, _vector_products(mixed, points, frame, contrast)
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -590,9 +591,9 @@ def vectors_rule(
 
 
 def row_contrast(step: StepStatistics, readout: Readout) -> Array:
-    """Return how much the variances of rows in a direction differ between readouts with the diagonals of C and ``q CBC``.
+    """Return how much the variances of rows in a direction vary with the diagonals of C and ``q CBC`` there.
 
-    It is the mean over the readouts of products of the factors that these diagonals have in ``u_a``.
+    These are the means over the readouts of products of the factors that the diagonals have.
 
     Docs, "Correlated inputs", equations (C7e) and (C7h).
 

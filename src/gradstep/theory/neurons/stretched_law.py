@@ -358,7 +358,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         return Others(frame.T @ self._products_of(powers), np.asarray(frame.T @ resolved, dtype=complex))
 
     def turned_output(self, z: Complex, frame: Array) -> Others:
-        """Return the products of vectors with ``q CB f``, plain and with the resolvent between; f is the second direction.
+        """Return the products of vectors with ``q CB f``, where f is the second direction, as in `others`.
 
         Docs, "Correlated inputs", equation (C7i).
 
@@ -368,7 +368,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         frame : ndarray
             As in `between`.
         """
-        points, law = self.at(z), self.samples.law
+        points = self.at(z)
         (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
         (m, _), crossed = self._with_noise(points.inverse, points.gain), left[1 : count + 1]
         coupling = self._coupling(points.weight, seen)

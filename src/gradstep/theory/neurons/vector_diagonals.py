@@ -2,10 +2,10 @@
 
 Let A be a matrix with known resolvents between some vectors, and X others of which ``x^T X f(A) y`` is known for all
 functions f. Over all directions X is known by its diagonal, a function of the eigenvalue of A
-(`gradstep.theory.neurons.diagonals`). A few vectors see more: near each eigenvalue of A they span a plane, or a space of
-as many dimensions as there are vectors, and in it X is a matrix. Its eigenvectors are other directions than those of the
-vectors, so that one vector may meet much of X where another meets little. Each eigenvalue therefore becomes as many
-directions as there are vectors, which diagonalise the matrices X as far as they have common eigenvectors. This project.
+(`gradstep.theory.neurons.diagonals`). The vectors see more. Near each eigenvalue of A they span a plane, or a space of
+as many dimensions as there are vectors, and in it X is a matrix: one vector may meet much of X where another meets
+little. So each eigenvalue becomes as many directions as there are vectors, which diagonalise the matrices X as far as
+these have common eigenvectors. This project.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _FINER = 0.01
 #: What a change of the diagonals costs, beside what the products of the vectors lack, each with a function whose mean
 #: square is one. The errors of 36 settings were as near to networks with a tenth, and less near with ten.
 _CHANGE = 1.0
+#: Mean square of the real or the imaginary part of a function, over that of the whole, below which it is rounding.
+_VANISHING = 1e-10
 #: Most changes of the set of diagonals that are at their bounds.
 _MAX_SETS = 50
 
@@ -60,11 +62,11 @@ class VectorProducts(NamedTuple):
 
     def of_some(self, some: list[int]) -> VectorProducts:
         """Return the products of some of the vectors."""
-        means, resolved = (of[..., some, :][..., some] for of in (self.means, self.resolved))
+        means, resolved = self.means[:, some][:, :, some], self.resolved[:, :, some][..., some]
         return self._replace(means=means, resolved=resolved)
 
     def nearest(self, matrix: int, nodes: Array, overlap: Array, diagonal: Array, least: Array, most: Array) -> Array:
-        """Return diagonals within bounds with which sums over the directions are nearest to the products of the vectors.
+        """Return diagonals within bounds with which sums over the directions come near the products of the vectors.
 
         Docs, "Correlated inputs", equation (C7h).
 
@@ -89,7 +91,9 @@ class VectorProducts(NamedTuple):
         square = np.maximum(np.square(overlap).sum(axis=1), NOTHING)
         turned = 1 / (nodes - self.points[:, None])
         functions = np.concatenate([np.ones((1, len(nodes))), turned.real, turned.imag])
-        length = np.sqrt(np.square(functions) @ square)[:, None]
+        # A real or an imaginary part may vanish, up to rounding.
+        whole = np.concatenate([np.ones((1, len(nodes))), *2 * [np.abs(turned) ** 2]])
+        length = np.sqrt((np.square(functions) + _VANISHING * whole) @ square)[:, None]
         resolved = self.resolved[matrix]
         known = _symmetric(np.concatenate([self.means[matrix][None], resolved.real, resolved.imag]))
         start = np.clip(diagonal, least, most)
@@ -151,22 +155,20 @@ def vector_diagonals(
     NotConverged
         If a rule is not found.
     """
-    count = len(mean)
+    count, known = len(mean), slice(len(products.points))
     alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (resolvent, slope))
-    nodes, root = yield from sparse_rule(
-        points, alike[:, None, None], change[:, None, None], np.trace(mean) / count * np.ones((1, 1)), importance, _FINER * tolerance
-    )  # fmt: skip
-    known = slice(len(products.points))
-    # What the vectors have near an eigenvalue of their products, of those with each matrix, and with the others.
-    plain = [np.eye(count)[None], _symmetric(products.means)]
-    resolved = [resolvent[None, known], _symmetric(products.resolved)]
-    means, at_points = np.concatenate(plain).reshape(-1), np.moveaxis(np.concatenate(resolved), 1, -1)
-    at_points = at_points.reshape(-1, len(products.points))
+    own = alike[:, None, None], change[:, None, None], np.trace(mean) / count * np.ones((1, 1))
+    nodes, root = yield from sparse_rule(points, *own, importance, _FINER * tolerance)
+    # What the vectors have near an eigenvalue of their products, of those with each matrix, and of those with others.
+    means = [np.eye(count).ravel(), _symmetric(products.means).ravel()]
+    at_points = [_last(resolvent[known]), *map(_last, _symmetric(products.resolved))]
     if others is not None:
-        more = np.moveaxis(others.resolved[known], 0, -1).reshape(-1, len(products.points))
-        means, at_points = np.concatenate([means, others.plain.reshape(-1)]), np.concatenate([at_points, more])
-    found = nearest_diagonals(products.points, alike[known], change[known], means, at_points).at(nodes).T
-    matrices, more = np.split(found, [count**2 * (1 + len(products.means))], axis=1)
+        means.append(others.plain.ravel())
+        at_points.append(_last(others.resolved[known]))
+    functions = nearest_diagonals(
+        products.points, alike[known], change[known], np.concatenate(means), np.concatenate(at_points)
+    )
+    matrices, more = np.split(functions.at(nodes).T, [count**2 * (1 + len(products.means))], axis=1)
     metric, *forms = matrices.reshape(len(nodes), -1, count, count).swapaxes(0, 1)
     part, basis = np.linalg.eigh(_symmetric(metric))
     part = np.sqrt(np.maximum(part, _LEAST_PART * part[:, -1:]))
@@ -201,6 +203,11 @@ def _least_in_box(matrix: Array, slope: Array, low: Array, high: Array) -> Array
             break
         held = now
     return x
+
+
+def _last(at_points: Complex) -> Complex:
+    """Return matrices at points as rows, one for each entry."""
+    return np.moveaxis(at_points, 0, -1).reshape(-1, len(at_points))
 
 
 def _symmetric(matrix: Any) -> Any:

@@ -538,7 +538,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
         by_c, by_samples = among(1), sampled(r)
         whole = by_c + 2 * self.linear * by_samples + self.root**2 * twice
-        return whole + self.strength * sampled(law.relative_squares), by_c, self.root * by_samples, parts
+        return whole + self.strength * sampled(law.relative_squares), by_c, self.root * by_samples, parts + mean * turn
 
 
 def _at_points(number: float | Array) -> Array:

@@ -35,6 +35,7 @@ from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow, given_own_output
 from gradstep.theory.step.row_fluctuations import RowFluctuations
+from gradstep.theory.step.sample_forms import DIRECTIONS, sample_forms
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
@@ -55,7 +56,7 @@ _SAME = 1e-10
 _DEGREE = 4
 
 
-def law_of_draw(law: Residual, change: Array) -> Residual:
+def law_of_draw(law: Residual, change: Array, *, unit: bool = True) -> Residual:
     """Return the law of the samples of a draw whose averages of ``r u``, ``r^2`` and ``r`` are not the means.
 
     Docs, "Spread", equation (D8a).
@@ -64,29 +65,31 @@ def law_of_draw(law: Residual, change: Array) -> Residual:
     ----------
     law : Residual
         Of a sample.
-    change : ndarray, shape (3,)
-        What the averages of the draw are above the means, in this order.
+    change : ndarray, shape (3,) or (4,)
+        What the averages of the draw are above the means, in this order and then of ``r u^2``.
+    unit : bool, optional
+        Whether projections are divided by their root mean square: equations of a damped step rely on it.
 
     Returns
     -------
     Residual
-        At the same residuals, with other weights. The projections have the mean square one.
+        At the same residuals, with other weights.
     """
-    values = _averaged(law)
+    values = _averaged(law)[: len(change)]
     scale = np.sqrt(np.maximum(values**2 @ law.weight, NOTHING))
     values /= scale[:, None]
     # Averages may be the same number twice, as those of r u and r^2 if residuals are linear.
     known = np.linalg.pinv((law.weight * values) @ values.T, rtol=_SAME, hermitian=True)
     weight = law.weight * np.maximum(1 + (change / scale) @ known @ values, _LEAST)
     weight /= weight.sum()
-    projection = law.projection / math.sqrt(weight @ law.projection**2)
+    projection = law.projection / math.sqrt(weight @ law.projection**2) if unit else law.projection
     return Residual(projection, law.residual, weight)
 
 
 def _averaged(law: Residual) -> Array:
-    """Return ``r u``, ``r^2`` and ``r`` at the nodes, less their means, shape (3, nodes)."""
-    r = law.residual
-    values = np.stack([r * law.projection, r**2, r])
+    """Return ``r u``, ``r^2``, ``r`` and ``r u^2`` at the nodes, less their means, shape (4, nodes)."""
+    r, u = law.residual, law.projection
+    values = np.stack([r * u, r**2, r, r * u**2])
     return np.asarray(values - (values @ law.weight)[:, None])
 
 
@@ -138,15 +141,16 @@ def _axes(covariance: Array) -> Iterator[Array]:
 class _Numbers:
     """Random numbers of the step, and what it is without their fluctuations.
 
-    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r`` and ``E r t`` over the samples, the relative
-    ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
+    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, ``<b,
+    beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``; and the numbers of
+    `gradstep.theory.step.sample_forms.sample_forms`, of which the first is the relative ``|X_perp^T r|^2``.
 
     Attributes
     ----------
     problem : Problem
     step : StepStatistics
         The step itself, its spike along the gradient.
-    covariance : ndarray, shape (7, 7)
+    covariance : ndarray, shape (7 + DIRECTIONS, 7 + DIRECTIONS)
     linear, square : float
         ``E r u`` and ``E r^2``.
     sampled : float
@@ -173,22 +177,23 @@ class _Numbers:
         order_one = problem.output_scale != "1/N"
         row = MeanRow.of(problem, step, width, along_common)
         values = np.concatenate([_averaged(law), [r * samples.output - samples.own]])
-        covariance = np.zeros((7, 7))
-        covariance[:4, :4] = (law.weight * values) @ values.T / n_step
+        covariance = np.zeros((7 + DIRECTIONS, 7 + DIRECTIONS))
+        covariance[:5, :5] = (law.weight * values) @ values.T / n_step
         if order_one:
-            covariance[3, 3] += law.square * samples.output_variance / n_step
+            covariance[4, 4] += law.square * samples.output_variance / n_step
             covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
         # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
         # vocabulary is fixed, and an output of order one is given.
-        covariance[4, 4] = 2 / (d - 1)
+        followed = range(7, 7 + (1 if order_one or step.curvature == 0 else DIRECTIONS))
+        covariance[followed, followed] = 2 / (d - 1)
         if not order_one:
-            covariance[:3, :3] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
+            covariance[:4, :4] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1, -1]))
         return cls(problem, step, covariance, linear, law.square, d / n_step, row)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`."""
-        by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        row, step = self.row, _with_law(self.problem, self.step, change[:3])
+        by_linear, by_square, by_mean, _, by_own, overlap, by_length, by_norm, *_ = change.tolist()
+        row, step = self.row, _with_law(self.problem, self.step, change[:4], change[7:])
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, _LEAST * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
@@ -336,7 +341,7 @@ def _turned_steps(
     """Yield the pairs of `drawn_steps` for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
-    values, one, of_mean = _averaged(law), np.ones_like(known.eigenvalue), samples.turned.noise
+    values, one, of_mean = _averaged(law)[:3], np.ones_like(known.eigenvalue), samples.turned.noise
     own = None if output is None else output.row.plain.own
     if own is not None:
         values = np.concatenate([values, [law.residual * own.mean - own.linear]])
@@ -442,14 +447,17 @@ def _damped_turned_steps(
     yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
 
 
-def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStatistics:
+def _with_law(problem: Problem, step: StepStatistics, change: Array, numbers: Array | None = None) -> StepStatistics:
     """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
     samples = step.correlated or step.samples
     assert samples is not None
-    law = law_of_draw(samples.law, change)
+    law = law_of_draw(samples.law, change, unit=not isinstance(samples, StepSamples))
     linear = law.mean(law.residual * law.projection)
     if isinstance(samples, StepSamples):
-        drawn = replace(samples, law=law, linear=linear)
+        # Without a stretch of the rows only the length of the gradient counts.
+        small = numbers is not None and numbers.any() and step.curvature != 0 and samples.own == 0
+        forms = sample_forms(law, samples.ratio, numbers) if numbers is not None and small else None
+        drawn = replace(samples, law=law, linear=linear, forms=forms)
         return replace(step, samples=drawn, fluctuations=_rows(problem, step, drawn))
     plain = samples.plain if isinstance(samples, DampedSamples) else samples
     # The turn of the mean step is that of its law. The draw gets its own.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,9 @@ from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["drawn_steps", "law_of_draw"]
+__all__ = ["Deviation", "drawn_steps", "law_of_draw"]
 
 Array = NDArray[np.float64]
-Pairs = Iterator[tuple[StepStatistics, StepStatistics]]
 
 #: Least value of a mean square over its mean, where a large deviation would leave less.
 _LEAST = 0.05
@@ -54,6 +53,29 @@ _SAME = 1e-10
 #: Highest degree of the polynomials of the eigenvalues by which the gradient of a draw differs from the mean one.
 #: With nine the deviations for a power law, in which leading classes have one direction each, are 1 to 2 % larger.
 _DEGREE = 4
+#: Share of a standard deviation by which products of samples are moved. Errors are taken to be linear in them: a whole
+#: deviation may be more than the resolvents allow where the step shrinks rows to nothing in some direction.
+_SHARE = 0.1
+
+
+class Deviation(NamedTuple):
+    """The step of draws in which one of the independent random numbers is off its mean.
+
+    Attributes
+    ----------
+    up : StepStatistics
+    down : StepStatistics or None
+        As far on the other side; None for a number in which errors are taken to be linear.
+    share : float
+        How far, in standard deviations.
+    """
+
+    up: StepStatistics
+    down: StepStatistics | None
+    share: float = 1.0
+
+
+Deviations: TypeAlias = Iterator[Deviation]
 
 
 def law_of_draw(law: Residual, change: Array, *, unit: bool = True) -> Residual:
@@ -93,7 +115,8 @@ def _averaged(law: Residual) -> Array:
     return np.asarray(values - (values @ law.weight)[:, None])
 
 
-def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False) -> Pairs:
+def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False
+) -> Deviations:
     """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
 
     Docs, "Spread", equations (D9), (D10), (D11) and (D11b).
@@ -109,7 +132,7 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
 
     Yields
     ------
-    tuple of StepStatistics
+    Deviation
         In the form that holds for independent rows, along the direction that features are resolved along.
     """
     known, output = step.correlated, None
@@ -128,7 +151,9 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
         numbers = _Numbers.of(problem, step, sizes, along_common=along_common)
     else:
         numbers = _DampedNumbers.of(problem, step, known, sizes)
-    yield from ((numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
+    yield from (Deviation(numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
+    if isinstance(numbers, _Numbers):
+        yield from (Deviation(numbers.shifted(axis), None, _SHARE) for axis in numbers.products)
 
 
 def _axes(covariance: Array) -> Iterator[Array]:
@@ -143,7 +168,8 @@ class _Numbers:
 
     In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, ``<b,
     beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``; and the numbers of
-    `gradstep.theory.step.sample_forms.sample_forms`, of which the first is the relative ``|X_perp^T r|^2``.
+    `gradstep.theory.step.sample_forms.sample_forms`, of which the first is the relative ``|X_perp^T r|^2``. Where these
+    are followed, in `products`, they have no covariance here. Otherwise the first one has.
 
     Attributes
     ----------
@@ -151,6 +177,8 @@ class _Numbers:
     step : StepStatistics
         The step itself, its spike along the gradient.
     covariance : ndarray, shape (7 + DIRECTIONS, 7 + DIRECTIONS)
+    products : ndarray, shape (followed, 7 + DIRECTIONS)
+        Shares of the deviations of products of samples.
     linear, square : float
         ``E r u`` and ``E r^2``.
     sampled : float
@@ -162,6 +190,7 @@ class _Numbers:
     problem: Problem
     step: StepStatistics
     covariance: Array
+    products: Array
     linear: float
     square: float
     sampled: float
@@ -184,16 +213,19 @@ class _Numbers:
             covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
         # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
         # vocabulary is fixed, and an output of order one is given.
-        followed = range(7, 7 + (1 if order_one or step.curvature == 0 else DIRECTIONS))
-        covariance[followed, followed] = 2 / (d - 1)
+        # Where the samples do not stretch rows, only its length counts.
+        products = _SHARE * math.sqrt(2 / (d - 1)) * np.eye(len(covariance))[7:]
+        if order_one or step.curvature == 0:
+            covariance[7, 7], products = 2 / (d - 1), products[:0]
         if not order_one:
             covariance[:4, :4] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1, -1]))
-        return cls(problem, step, covariance, linear, law.square, d / n_step, row)
+        return cls(problem, step, covariance, products, linear, law.square, d / n_step, row)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`."""
         by_linear, by_square, by_mean, _, by_own, overlap, by_length, by_norm, *_ = change.tolist()
-        row, step = self.row, _with_law(self.problem, self.step, change[:4], change[7:])
+        numbers = change[7:] if len(self.products) else None
+        row, step = self.row, _with_law(self.problem, self.step, change[:4], numbers)
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, _LEAST * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
@@ -337,8 +369,8 @@ class _OutputDraws:
 
 def _turned_steps(
     problem: Problem, step: StepStatistics, samples: CorrelatedSamples, sizes: Sizes[float], output: _OutputDraws | None
-) -> Pairs:
-    """Yield the pairs of `drawn_steps` for correlated inputs."""
+) -> Deviations:
+    """Yield what `drawn_steps` does for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
     values, one, of_mean = _averaged(law)[:3], np.ones_like(known.eigenvalue), samples.turned.noise
@@ -368,19 +400,19 @@ def _turned_steps(
         return _scaled(_with_law(problem, step, change[:3]).along(turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
-        yield moved(axis), moved(-axis)
+        yield Deviation(moved(axis), moved(-axis))
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
         turns = (Turn(samples.signal + sign * scale * part, of_mean) for sign in (1, -1))
         up, down = (step.along(turn) for turn in turns)
-        yield up.resolved, down.resolved
+        yield Deviation(up.resolved, down.resolved)
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
         turns = (Turn(samples.signal, of_mean * np.sqrt(square)) for square in squares)
         up, down = (step.along(turn) for turn in turns)
-        yield up.resolved, down.resolved
+        yield Deviation(up.resolved, down.resolved)
 
     def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
         square = max(1 + sign * shift.residual / law.square, _LEAST)
@@ -389,7 +421,7 @@ def _turned_steps(
         return _scaled(step.along(turn), square, 0.0).resolved
 
     for shift in () if output is None else output.shifts():
-        yield of_output(shift, 1.0), of_output(shift, -1.0)
+        yield Deviation(of_output(shift, 1.0), of_output(shift, -1.0))
 
 
 def _free(known: Spectrum, d: float) -> Array:
@@ -399,8 +431,8 @@ def _free(known: Spectrum, d: float) -> Array:
 
 def _damped_turned_steps(
     problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float], output: _OutputDraws | None
-) -> Pairs:
-    """Yield the pairs of `drawn_steps` for a damped step on correlated inputs, or with an own output of order one."""
+) -> Deviations:
+    """Yield what `drawn_steps` does for a damped step on correlated inputs, or with an own output of order one."""
     d, width, n_step, *_ = sizes
     law, known, one = samples.law, samples.spectrum, np.ones_like(samples.spectrum.eigenvalue)
     free = _free(known, d)
@@ -432,7 +464,7 @@ def _damped_turned_steps(
         turn = Turn(signal, math.sqrt(before / max(after, NOTHING)) * turn.noise)
         return _scaled(drawn.along(turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
-    yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
+    yield from (Deviation(shifted(axis), shifted(-axis)) for axis in _axes(covariance))
     if output is None:
         return
     slope = draws.square_slope @ made
@@ -444,7 +476,7 @@ def _damped_turned_steps(
         moved = replace(step, correlated=replace(samples, output=along)).along(turn)
         return _scaled(moved, max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
 
-    yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
+    yield from (Deviation(of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
 
 
 def _with_law(problem: Problem, step: StepStatistics, change: Array, numbers: Array | None = None) -> StepStatistics:
@@ -454,9 +486,7 @@ def _with_law(problem: Problem, step: StepStatistics, change: Array, numbers: Ar
     law = law_of_draw(samples.law, change, unit=not isinstance(samples, StepSamples))
     linear = law.mean(law.residual * law.projection)
     if isinstance(samples, StepSamples):
-        # Without a stretch of the rows only the length of the gradient counts.
-        small = numbers is not None and numbers.any() and step.curvature != 0 and samples.own == 0
-        forms = sample_forms(law, samples.ratio, numbers) if numbers is not None and small else None
+        forms = None if numbers is None or not numbers.any() else sample_forms(law, samples.ratio, numbers)
         drawn = replace(samples, law=law, linear=linear, forms=forms)
         return replace(step, samples=drawn, fluctuations=_rows(problem, step, drawn))
     plain = samples.plain if isinstance(samples, DampedSamples) else samples

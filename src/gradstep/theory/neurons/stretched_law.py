@@ -709,7 +709,14 @@ def _joined(
 def _resolvents(*joined: Any) -> list[Resolvents]:
     """Return laws at points, from the parameters of `_joined`."""
     whole, z, frame = _joined(*joined)
-    points, count = whole.at(z), len(joined[-1])
+    count = len(joined[-1])
+    if whole.forms is not None and count == 1:
+        # Draws of one law differ in what comes after its solution.
+        key, known = z.tobytes() + joined[-1].tobytes(), whole.forms.solutions
+        if key in known:
+            whole.keep(z, known[key])
+        known[key] = whole.at(z)
+    points = whole.at(z)
     of_nodes = points.determinant.swapaxes(0, 1)
     found = *points._replace(determinant=of_nodes), *whole.transform(z), *whole.between(z, frame)
     each = zip(*(np.split(values, count) for values in found), strict=True)

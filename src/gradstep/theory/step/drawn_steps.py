@@ -35,7 +35,7 @@ from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow, given_own_output
 from gradstep.theory.step.row_fluctuations import RowFluctuations
-from gradstep.theory.step.sample_forms import DIRECTIONS, sample_forms
+from gradstep.theory.step.sample_forms import SampleForms, sample_forms
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
@@ -153,7 +153,8 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
         numbers = _DampedNumbers.of(problem, step, known, sizes)
     yield from (Deviation(numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
     if isinstance(numbers, _Numbers):
-        yield from (Deviation(numbers.shifted(axis), None, _SHARE) for axis in numbers.products)
+        still = np.zeros(len(numbers.covariance))
+        yield from (Deviation(numbers.shifted(still, forms), None, _SHARE) for forms in numbers.products)
 
 
 def _axes(covariance: Array) -> Iterator[Array]:
@@ -166,19 +167,18 @@ def _axes(covariance: Array) -> Iterator[Array]:
 class _Numbers:
     """Random numbers of the step, and what it is without their fluctuations.
 
-    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, ``<b,
-    beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``; and the numbers of
-    `gradstep.theory.step.sample_forms.sample_forms`, of which the first is the relative ``|X_perp^T r|^2``. Where these
-    are followed, in `products`, they have no covariance here. Otherwise the first one has.
+    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, the
+    relative ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
+    Where `products` are followed, the sixth is one of them.
 
     Attributes
     ----------
     problem : Problem
     step : StepStatistics
         The step itself, its spike along the gradient.
-    covariance : ndarray, shape (7 + DIRECTIONS, 7 + DIRECTIONS)
-    products : ndarray, shape (followed, 7 + DIRECTIONS)
-        Shares of the deviations of products of samples.
+    covariance : ndarray, shape (8, 8)
+    products : list of SampleForms
+        Directions of the products of samples, the share `_SHARE` of a deviation long.
     linear, square : float
         ``E r u`` and ``E r^2``.
     sampled : float
@@ -190,7 +190,7 @@ class _Numbers:
     problem: Problem
     step: StepStatistics
     covariance: Array
-    products: Array
+    products: list[SampleForms]
     linear: float
     square: float
     sampled: float
@@ -206,26 +206,33 @@ class _Numbers:
         order_one = problem.output_scale != "1/N"
         row = MeanRow.of(problem, step, width, along_common)
         values = np.concatenate([_averaged(law), [r * samples.output - samples.own]])
-        covariance = np.zeros((7 + DIRECTIONS, 7 + DIRECTIONS))
+        covariance = np.zeros((8, 8))
         covariance[:5, :5] = (law.weight * values) @ values.T / n_step
         if order_one:
             covariance[4, 4] += law.square * samples.output_variance / n_step
-            covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
+            covariance[6, 6], covariance[7, 7] = readout.second_moment / d, 2 / d
         # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
         # vocabulary is fixed, and an output of order one is given.
-        # Where the samples do not stretch rows, only its length counts.
-        products = _SHARE * math.sqrt(2 / (d - 1)) * np.eye(len(covariance))[7:]
+        # Where the samples do not stretch rows it is the one product that counts.
+        products: list[SampleForms] = []
         if order_one or step.curvature == 0:
-            covariance[7, 7], products = 2 / (d - 1), products[:0]
+            covariance[5, 5] = 2 / (d - 1)
+        else:
+            products = sample_forms(law, samples.ratio, 2 / (d - 1) * _SHARE**2)
         if not order_one:
             covariance[:4, :4] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1, -1]))
         return cls(problem, step, covariance, products, linear, law.square, d / n_step, row)
 
-    def shifted(self, change: Array) -> StepStatistics:
-        """Return the step, for independent rows, of numbers that are off by `change`."""
-        by_linear, by_square, by_mean, _, by_own, overlap, by_length, by_norm, *_ = change.tolist()
-        numbers = change[7:] if len(self.products) else None
-        row, step = self.row, _with_law(self.problem, self.step, change[:4], numbers)
+    def shifted(self, change: Array, forms: SampleForms | None = None) -> StepStatistics:
+        """Return the step, for independent rows, of numbers that are off by `change`, or of other products."""
+        by_linear, by_square, by_mean, _, by_own, by_norm, overlap, by_length = change.tolist()
+        if forms is None:
+            row, step = self.row, _with_law(self.problem, self.step, change[:4])
+        else:
+            assert self.step.samples is not None
+            row, by_norm = self.row, forms.square / forms.mean_square - 1
+            drawn = replace(self.step.samples, forms=forms)
+            step = replace(self.step, samples=drawn, fluctuations=_rows(self.problem, self.step, drawn))
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, _LEAST * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
@@ -479,15 +486,14 @@ def _damped_turned_steps(
     yield from (Deviation(of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
 
 
-def _with_law(problem: Problem, step: StepStatistics, change: Array, numbers: Array | None = None) -> StepStatistics:
+def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStatistics:
     """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
     samples = step.correlated or step.samples
     assert samples is not None
     law = law_of_draw(samples.law, change, unit=not isinstance(samples, StepSamples))
     linear = law.mean(law.residual * law.projection)
     if isinstance(samples, StepSamples):
-        forms = None if numbers is None or not numbers.any() else sample_forms(law, samples.ratio, numbers)
-        drawn = replace(samples, law=law, linear=linear, forms=forms)
+        drawn = replace(samples, law=law, linear=linear)
         return replace(step, samples=drawn, fluctuations=_rows(problem, step, drawn))
     plain = samples.plain if isinstance(samples, DampedSamples) else samples
     # The turn of the mean step is that of its law. The draw gets its own.

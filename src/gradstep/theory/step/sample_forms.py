@@ -15,8 +15,9 @@ off the diagonal and ``2 / d`` on it. This project.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,10 @@ from numpy.typing import NDArray
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["DIRECTIONS", "SampleForms", "sample_forms"]
+__all__ = ["SampleForms", "sample_forms"]
 
 Array = NDArray[np.float64]
 
-#: Independent directions of the matrices of a draw that are followed, at most.
-DIRECTIONS = 6
 #: Mean square of a function off the others, over its own, below which it is one of them.
 _SAME = 1e-10
 
@@ -48,6 +47,8 @@ class SampleForms:
         The functions p, or zero.
     plain, by_residual : ndarray, shape (functions, functions)
         The matrices Q and P.
+    solutions : dict
+        Solutions of equations that know nothing of Q and P, for all draws of one law.
     """
 
     law: Residual
@@ -55,6 +56,7 @@ class SampleForms:
     functions: Array
     plain: Array
     by_residual: Array
+    solutions: dict[bytes, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def scale(self) -> float:
@@ -109,46 +111,42 @@ class SampleForms:
         return phi0 * float(found)
 
 
-def sample_forms(law: Residual, ratio: float, numbers: Array) -> SampleForms:
-    """Return the changes in a draw, from independent numbers of a variance of ``2 / d``.
+def sample_forms(law: Residual, ratio: float, variance: float) -> list[SampleForms]:
+    """Return a standard deviation along each of the independent directions in which products of samples differ.
 
-    The draw has those of `between` and `sampled` by ``r`` for ``r`` and ``r u`` that these numbers make, in this order
-    ``(r, r)``, ``(r, ru)`` and ``(ru, ru)``. All else is as it is in the mean over the draws that have these.
+    These are the directions of the products `between` and `sampled` by r of the functions r and ``r u``, in this order
+    ``(r, r)``, ``(r, ru)`` and ``(ru, ru)``: what a direction changes of them is not in those before it. All other
+    products are as they are in the mean over the draws that have these.
 
-    Docs, "Spread", equation (D13).
+    Docs, "Spread", equations (D12) and (D13).
 
     Parameters
     ----------
     law : Residual
     ratio : float
-    numbers : ndarray, shape (DIRECTIONS,)
-        The first one is the relative change of ``|X_perp^T r|^2``.
+    variance : float
+        Of the diagonal elements of Q and P.
     """
-    r, u = law.residual, law.projection
-    functions = _orthonormal(np.stack([r, r * u, r**2, r**2 * u]), law.weight)
+    r = law.residual
+    functions = _orthonormal(np.stack([r, r * law.projection, r**2, r**2 * law.projection]), law.weight)
     zero = np.zeros((len(functions),) * 2)
-    one = SampleForms(law, ratio, functions, zero, zero)
-    axes = one_axes(one)
-    first, second = (np.tensordot(numbers, axes[:, k], 1) for k in range(2))
-    return SampleForms(law, ratio, functions, first, second)
-
-
-def one_axes(forms: SampleForms) -> Array:
-    """Return the orthonormal directions of Q and P, shape (DIRECTIONS, 2, functions, functions)."""
-    r, phi0, mean = forms.law.residual, forms.ratio, forms.law.mean(forms.law.residual)
-    vectors = r, r * forms.law.projection
-    plain, with_r = forms.parts(np.stack(vectors)), forms.parts(np.stack(vectors) * r)
-    pairs = [(0, 0), (0, 1), (1, 1)]
-    slopes = []
-    for i, j in pairs:
-        slopes.append(np.stack([np.outer(plain[i], plain[j]), np.zeros_like(forms.plain)]))
-    for i, j in pairs:
-        by_plain = phi0 * (np.outer(with_r[i], plain[j]) + np.outer(plain[i], with_r[j]))
-        across = np.outer(plain[i], plain[j])
-        slopes.append(np.stack([by_plain + mean * across, forms.scale * across]))
-    slopes = np.stack(slopes)
-    slopes = (slopes + slopes.mT) / 2
-    return _orthonormal(slopes.reshape(len(slopes), -1), np.ones(slopes[0].size)).reshape(slopes.shape)
+    mean = SampleForms(law, ratio, functions, zero, zero)
+    phi0, offset = ratio, law.mean(r)
+    vectors = np.stack([r, r * law.projection])
+    plain, with_r = mean.parts(vectors), mean.parts(vectors * r)
+    pairs = ((0, 0), (0, 1), (1, 1))
+    products = [np.stack([np.outer(plain[i], plain[j]), zero]) for i, j in pairs]
+    for (i, j), (across, _) in zip(pairs, products[:3], strict=True):
+        by_plain = phi0 * (np.outer(with_r[i], plain[j]) + np.outer(plain[i], with_r[j])) + offset * across
+        products.append(np.stack([by_plain, mean.scale * across]))
+    whole = np.stack(products)
+    whole = (whole + whole.mT) / 2
+    directions = _orthonormal(whole.reshape(len(whole), -1), np.ones(whole[0].size)).reshape(whole.shape)
+    return [
+        SampleForms(law, ratio, functions, *(math.sqrt(variance) * each), mean.solutions)
+        for each in directions
+        if each.any()
+    ]
 
 
 def _orthonormal(vectors: Array, weight: Array) -> Array:

@@ -78,7 +78,7 @@ class Deviation(NamedTuple):
 Deviations: TypeAlias = Iterator[Deviation]
 
 
-def law_of_draw(law: Residual, change: Array, *, unit: bool = True) -> Residual:
+def law_of_draw(law: Residual, change: Array) -> Residual:
     """Return the law of the samples of a draw whose averages of ``r u``, ``r^2`` and ``r`` are not the means.
 
     Docs, "Spread", equation (D8a).
@@ -88,14 +88,13 @@ def law_of_draw(law: Residual, change: Array, *, unit: bool = True) -> Residual:
     law : Residual
         Of a sample.
     change : ndarray, shape (3,) or (4,)
-        What the averages of the draw are above the means, in this order and then of ``r u^2``.
-    unit : bool, optional
-        Whether projections are divided by their root mean square: equations of a damped step rely on it.
+        What the averages of the draw are above the means, in this order and perhaps then of ``r u^2``.
 
     Returns
     -------
     Residual
-        At the same residuals, with other weights.
+        At the same residuals, with other weights. Without the average of ``r u^2`` the projections have the mean square
+        one. Rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
     """
     values = _averaged(law)[: len(change)]
     scale = np.sqrt(np.maximum(values**2 @ law.weight, NOTHING))
@@ -104,8 +103,13 @@ def law_of_draw(law: Residual, change: Array, *, unit: bool = True) -> Residual:
     known = np.linalg.pinv((law.weight * values) @ values.T, rtol=_SAME, hermitian=True)
     weight = law.weight * np.maximum(1 + (change / scale) @ known @ values, _LEAST)
     weight /= weight.sum()
-    projection = law.projection / math.sqrt(weight @ law.projection**2) if unit else law.projection
-    return Residual(projection, law.residual, weight)
+    scale_of_u = math.sqrt(weight @ law.projection**2) if len(change) == 3 else 1.0
+    return Residual(law.projection / scale_of_u, law.residual, weight)
+
+
+def _stretched(problem: Problem) -> bool:
+    """Return whether the samples of the step stretch the rows, along the teacher in proportion to ``r u^2``."""
+    return problem.activation.parity != "odd"
 
 
 def _averaged(law: Residual) -> Array:
@@ -215,19 +219,22 @@ class _Numbers:
         # vocabulary is fixed, and an output of order one is given.
         # Where the samples do not stretch rows it is the one product that counts.
         products: list[SampleForms] = []
-        if order_one or step.curvature == 0:
+        if order_one or not _stretched(problem):
             covariance[5, 5] = 2 / (d - 1)
         else:
             products = sample_forms(law, samples.ratio, 2 / (d - 1) * _SHARE**2)
         if not order_one:
             covariance[:4, :4] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1, -1]))
+        if not _stretched(problem):
+            covariance[3] = covariance[:, 3] = 0.0
         return cls(problem, step, covariance, products, linear, law.square, d / n_step, row)
 
     def shifted(self, change: Array, forms: SampleForms | None = None) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`, or of other products."""
         by_linear, by_square, by_mean, _, by_own, by_norm, overlap, by_length = change.tolist()
         if forms is None:
-            row, step = self.row, _with_law(self.problem, self.step, change[:4])
+            averages = change[: 4 if _stretched(self.problem) else 3]
+            row, step = self.row, _with_law(self.problem, self.step, averages)
         else:
             assert self.step.samples is not None
             row, by_norm = self.row, forms.square / forms.mean_square - 1
@@ -380,15 +387,16 @@ def _turned_steps(
     """Yield what `drawn_steps` does for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
-    values, one, of_mean = _averaged(law)[:3], np.ones_like(known.eigenvalue), samples.turned.noise
+    known_averages = 4 if _stretched(problem) else 3
+    values, one, of_mean = _averaged(law)[:known_averages], np.ones_like(known.eigenvalue), samples.turned.noise
     own = None if output is None else output.row.plain.own
     if own is not None:
         values = np.concatenate([values, [law.residual * own.mean - own.linear]])
     covariance = (law.weight * values) @ values.T / n_step
     if output is None:
-        covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1]))
+        covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1, -1])[:known_averages])
     elif own is not None:
-        covariance[3, 3] += law.square * own.variance / n_step
+        covariance[-1, -1] += law.square * own.variance / n_step
     random = samples.ratio * law.square * known.share * known.eigenvalue**2
     # A change of the part along f counts as one of the noise.
     beside = None if output is None else output.over_noise(random)
@@ -399,12 +407,13 @@ def _turned_steps(
         return np.asarray(of_mean * np.sqrt(np.maximum(whole, _LEAST)))
 
     def moved(change: Array) -> StepStatistics:
-        by_linear, by_square, by_mean, *by_own = change.tolist()
+        by_linear, by_square, by_mean, *_ = change.tolist()
+        by_own = change[known_averages:].tolist()
         square = max(1 + by_square / law.square, _LEAST)
         along = one if output is None else output.by_own(*by_own or (0.0,))
         # The law of the draw has its own E r^2.
         turn = Turn(samples.signal + by_linear, noise(1.0, along / square))
-        return _scaled(_with_law(problem, step, change[:3]).along(turn), square, by_mean).resolved
+        return _scaled(_with_law(problem, step, change[:known_averages]).along(turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
         yield Deviation(moved(axis), moved(-axis))
@@ -490,7 +499,7 @@ def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStat
     """Return the step with the law of the samples of a draw, and with the rows after it, see `law_of_draw`."""
     samples = step.correlated or step.samples
     assert samples is not None
-    law = law_of_draw(samples.law, change, unit=not isinstance(samples, StepSamples))
+    law = law_of_draw(samples.law, change)
     linear = law.mean(law.residual * law.projection)
     if isinstance(samples, StepSamples):
         drawn = replace(samples, law=law, linear=linear)
@@ -518,7 +527,8 @@ def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:
     """
     if own is None:
         return None
-    mean = own.mean - law.mean(own.mean * law.projection) * law.projection
+    u = law.projection
+    mean = own.mean - law.mean(own.mean * u) / law.mean(u**2) * u
     mean *= math.sqrt((1 - own.variance) / max(law.mean(mean**2), NOTHING))
     return own._replace(mean=mean, linear=law.mean(law.residual * mean))
 

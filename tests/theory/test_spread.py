@@ -128,6 +128,7 @@ def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, a
         step, same = network.step.resolved, numbers.shifted(np.zeros(len(numbers.covariance)))
         for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):
             assert getattr(same, name) == pytest.approx(getattr(step, name), rel=1e-6, abs=1e-9), name
+        assert same.given_output == step.given_output
 
 
 def test_samples_of_the_step_add_their_own():

@@ -248,7 +248,9 @@ class _Numbers:
             # Rows that hold their own b have its fluctuations like all others of theirs.
             output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
         step = _scaled(step, square / self.square, by_mean)
-        return replace(row, taught=taught, output=output).resolved(step).resolved
+        # Of a small output nothing is given, in the mean step as in its draws.
+        given = self.problem.output_scale != "1/N"
+        return replace(replace(row, taught=taught, output=output).resolved(step).resolved, given_output=given)
 
 
 def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:

@@ -83,6 +83,10 @@ def averages(r, u):
     return np.array([np.mean(r * u, axis=-1), np.mean(r**2, axis=-1), np.mean(r, axis=-1)])
 
 
+def averages_of(law):
+    return np.array([law.mean(law.residual * law.projection), law.square, law.mean(law.residual)])
+
+
 def test_the_law_of_a_draw_has_its_averages():
     law = residual_law(scalar_function("sin(x)+0.5*(x**2-1)"), 0.2, 0.3)
     change = np.array([3e-4, -5e-4, 2e-4])
@@ -93,6 +97,14 @@ def test_the_law_of_a_draw_has_its_averages():
     np.testing.assert_allclose(np.subtract(means, expected), change, rtol=1e-6)
     assert found.mean(found.projection**2) == pytest.approx(1, rel=1e-12)
     assert found.weight.sum() == pytest.approx(1, rel=1e-12)
+    # With the average of r u^2 the projections keep the mean square that goes with them.
+    four = np.append(change, 7e-4)
+    found = law_of_draw(law, four)
+    drawn, mean = (
+        np.array([*averages_of(each), each.mean(each.residual * each.projection**2)]) for each in (found, law)
+    )
+    np.testing.assert_allclose(drawn - mean, four, rtol=1e-6)
+    assert np.array_equal(found.projection, law.projection)
     # Of a residual that is linear in u two of the three are the same number.
     linear = residual_law(scalar_function("x"), 0.0, 0.0)
     found = law_of_draw(linear, np.array([1e-3, 1e-3, 0.0]))

@@ -117,7 +117,9 @@ class _Drawn(NamedTuple):
 
     def d_of(self, left: _Vectors, right: _Vectors) -> Complex:
         """Return the derivative of that change."""
-        found = self._product(left.slope, self.middle, right.value) + self._product(left.value, self.middle, right.slope)
+        found = self._product(left.slope, self.middle, right.value) + self._product(
+            left.value, self.middle, right.slope
+        )
         return np.asarray(found + self._product(left.value, self.d_middle, right.value))
 
     def with_pairs(self, left: _Vectors) -> Complex:
@@ -349,7 +351,11 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         among_pairs, d_among_pairs = self._among_pairs(seen, left), self._among_pairs(0 * seen, d_left)
         if self.forms is not None:
             own, drawn = self._drawn(points)
-            e_e, e_y, among_pairs = e_e + drawn.of(own, own), e_y + drawn.with_pairs(own), among_pairs + drawn.pairs_form
+            e_e, e_y, among_pairs = (
+                e_e + drawn.of(own, own),
+                e_y + drawn.with_pairs(own),
+                among_pairs + drawn.pairs_form,
+            )
             d_e_e, d_e_y = d_e_e + drawn.d_of(own, own), d_e_y + drawn.d_with_pairs(own)
             d_among_pairs = d_among_pairs + drawn.d_pairs_form
         among, across = self._blocks(points.inverse, e_e, e_y)

@@ -119,7 +119,8 @@ def _averaged(law: Residual) -> Array:
     return np.asarray(values - (values @ law.weight)[:, None])
 
 
-def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False
+def drawn_steps(
+    problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False
 ) -> Deviations:
     """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
 
@@ -396,7 +397,9 @@ def _turned_steps(
         values = np.concatenate([values, [law.residual * own.mean - own.linear]])
     covariance = (law.weight * values) @ values.T / n_step
     if output is None:
-        covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1, -1])[:known_averages])
+        covariance += _of_mean_readout(
+            problem, width, np.array([0, -2 * law.mean(law.residual), -1, -1])[:known_averages]
+        )
     elif own is not None:
         covariance[-1, -1] += law.square * own.variance / n_step
     random = samples.ratio * law.square * known.share * known.eigenvalue**2

@@ -98,7 +98,13 @@ class SampleForms:
 
         Docs, "Spread", equation (D13).
         """
-        phi0, mean, r, q, p = self.ratio, self.law.mean(self.law.residual), self.law.residual, self.plain, self.by_residual
+        phi0, mean, r, q, p = (
+            self.ratio,
+            self.law.mean(self.law.residual),
+            self.law.residual,
+            self.plain,
+            self.by_residual,
+        )
         (one, one_r, one_rr), (other, other_r, other_rr) = (
             [self.parts(values * power) for power in self.law.powers[:3]] for values in (left, right)
         )

@@ -31,7 +31,6 @@ from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, 
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.step.drawn_steps import Deviation, drawn_steps
 from gradstep.theory.step.own_output import output_constants
-from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.together import result_of, together
 from gradstep.threads import one_thread
 

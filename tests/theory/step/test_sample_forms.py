@@ -110,11 +110,17 @@ def test_without_squares_the_rows_have_the_resolvents_of_the_samples_at_two_poin
 
         (one, d_one), (two, d_two) = resolved(first), resolved(last)
         scale = (1 / (2 * root * K))[:, None, None]
-        found, slope = rows.between(Z, np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1 / math.sqrt(forms.square)]]))
+        rows_frame = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1 / math.sqrt(forms.square)]])
+        found, slope = rows.between(Z, rows_frame)
         np.testing.assert_allclose(scale * (one - two), found, rtol=1e-9, atol=1e-12)
         by_point = scale * (d_one + d_two) / (2 * root * K)[:, None, None]
         expected = by_point - scale * (one - two) / (2 * Z)[:, None, None]
         np.testing.assert_allclose(expected, slope, rtol=1e-8, atol=1e-11)
+        same, also_same, by_samples = rows.products_between(Z, rows_frame)
+        np.testing.assert_allclose(same, found, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(also_same, found, rtol=1e-12, atol=1e-15)
+        first_share, last_share = ((root + sign)[:, None, None] for sign in (-1, 1))
+        np.testing.assert_allclose(scale * (first_share * one + last_share * two), by_samples, rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.parametrize("forms", FORMS)

@@ -390,7 +390,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         by_third = known.share * known.eigenvalue**3 * noise
         higher, highest = (ratio * np.einsum("zcij,c->zij", points.inverse, by_third * factor) for factor in (1, noise))
         coupling, among_pairs = self._coupling(points.weight, seen), self._among_pairs(seen, left)
-        changed_e_e, changed_e_y = 0.0, 0.0
+        changed_e_e, changed_e_y = np.zeros((1, 2, 2), dtype=complex), np.zeros((1, 1, 2, 2), dtype=complex)
         if self.forms is not None:
             own, drawn = self._drawn(points)
             changed_e_e, changed_e_y = drawn.of(own, own), drawn.with_pairs(own)

@@ -172,9 +172,9 @@ def _axes(covariance: Array) -> Iterator[Array]:
 class _Numbers:
     """Random numbers of the step, and what it is without their fluctuations.
 
-    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, the
-    relative ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
-    Where `products` are followed, the sixth is one of them.
+    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, where ``t``
+    is the projection on ``b / |b|``, the relative ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``. Where
+    `products` are followed, the sixth is one of them.
 
     Attributes
     ----------

@@ -98,8 +98,7 @@ def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
-    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions, or two dozen for a
-    step on correlated inputs.
+    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as one to two dozen predictions.
 
     Docs, "Spread", equation (D2).
 

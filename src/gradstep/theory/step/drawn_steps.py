@@ -1,13 +1,14 @@
 r"""The steps of other draws: the mean step a standard deviation up and down each of the numbers in which draws differ.
 
-The averages of ``r u``, ``r^2`` and ``r`` over the samples of a draw differ from their means. All other averages follow
-them, such as that of ``r u^2``, by which the step stretches the rows along the teacher. So each draw has a law of its
-samples (`law_of_draw`).
+The averages of ``r u``, ``r^2`` and ``r`` over the samples of a draw differ from their means, and so does that of ``r
+u^2``, by which the step stretches the rows along the teacher. All other averages follow them. So each draw has a law of
+its samples (`law_of_draw`).
 
-In isotropic inputs alignment, spike and bulk depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``,
-and ``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
-length, its overlap with the teacher, and the average of ``r <b, x>``. A damped step in isotropic inputs has ``theta``
-in place of the gradient (`gradstep.theory.step.direction_draws`).
+In isotropic inputs alignment, spike and bulk depend on these averages and on ``|X_perp^T r|^2``. If the samples stretch
+the rows, other products of sums over the samples count too (`gradstep.theory.step.sample_forms`). An initial output of
+order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its length, its overlap with the teacher, and
+the average of ``r <b, x>``. A damped step in isotropic inputs has ``theta`` in place of the gradient
+(`gradstep.theory.step.direction_draws`).
 
 In correlated inputs the gradient has a part in each class of directions. A draw has there the component ``mu_1* + x_c``
 of bt and the noise ``y_c`` in place of the mean ones. Errors are smooth functions of an eigenvalue of these, so that

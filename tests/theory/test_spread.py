@@ -128,6 +128,7 @@ def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, a
         step, same = network.step.resolved, numbers.shifted(np.zeros(len(numbers.covariance)))
         for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):
             assert getattr(same, name) == pytest.approx(getattr(step, name), rel=1e-6, abs=1e-9), name
+        assert same.given_output == step.given_output
 
 
 def test_samples_of_the_step_add_their_own():
@@ -338,6 +339,29 @@ def spread_over_networks(changes, seeds, allowed):
 @pytest.mark.parametrize("changes", [{}, {"damping": 0.3}, {"readout": "constant"}])
 def test_networks_of_an_even_teacher_spread_as_predicted(changes):
     spread_over_networks({**EVEN, **changes}, 800, 0.03)
+
+
+#: A residual with a mean shrinks the rows. With the length of the gradient and three averages of the samples alone the
+#: predicted deviations of the test error would be 12, 10 and 17 % too small.
+SHRUNK = {"activation": "softplus", "teacher": "x", "readout": "constant", "width": 150, "n": 450, "ridge": 7.5}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "changes",
+    [{"n_step": 100}, {"n_step": 400}, {"n_step": 200, "d": 300, "width": 300, "n": 900, "ridge": 15.0}],
+)
+def test_networks_with_shrunk_rows_spread_as_predicted(changes):
+    spread_over_networks({**SHRUNK, **changes}, 700, 0.0)
+
+
+def test_a_step_that_shrinks_rows_spreads_as_that_of_networks(monkeypatch):
+    # The step's own part, measured over 300 steps with four networks each, is .0210 +- .0009.
+    problem = BASE.replace(**SHRUNK, d=150, n_step=100)
+    whole = gs.predict_spread(problem).test_error
+    monkeypatch.setattr(spread_module, "drawn_steps", lambda *_, **__: ())
+    alone = gs.predict_spread(problem).test_error
+    assert math.sqrt(whole**2 - alone**2) == pytest.approx(0.0210, abs=3 * 0.0009)
 
 
 @pytest.mark.statistical

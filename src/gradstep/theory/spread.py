@@ -29,9 +29,8 @@ from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of, without_fit
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
-from gradstep.theory.step.drawn_steps import drawn_steps
+from gradstep.theory.step.drawn_steps import Deviation, drawn_steps
 from gradstep.theory.step.own_output import output_constants
-from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.together import result_of, together
 from gradstep.threads import one_thread
 
@@ -99,8 +98,7 @@ def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
-    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions, or two dozen for a
-    step on correlated inputs.
+    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as one to two dozen predictions.
 
     Docs, "Spread", equation (D2).
 
@@ -204,27 +202,24 @@ def _given_constants(asked: Sequence[tuple[Problem, float | None]]) -> Iterator[
 
 def _of_network(problems: Sequence[Problem], network: SteppedNetwork) -> list[_Given]:
     """Return what `_given_constants` does, for problems that share one description of their network."""
-    drawn = _drawn(problems[0], network)
-    fits = [Fit(tables, sizes_of(problem), problem.noise) for _, tables in drawn for problem in problems]
+    moved, drawn = _drawn(problems[0], network)
+    fits = [Fit(tables, sizes_of(problem), problem.noise) for tables in drawn for problem in problems]
     solved = {place: _Fitted.of(solution, index) for place, solution, index in solve_fits(fits)}
     count = len(problems)
     return [
-        _of_fits(problem, network, *(solved[index + count * number] for number in range(len(drawn))))
+        _of_fits(problem, network, moved, *(solved[index + count * number] for number in range(len(drawn))))
         for index, problem in enumerate(problems)
     ]
 
 
-def _drawn(problem: Problem, network: SteppedNetwork) -> list[tuple[StepStatistics, Tables]]:
-    """Return a network's step with its tables, then those of its draws.
-
-    The step is a standard deviation up and down each of the independent directions of its random numbers.
-    """
-    moved = []
+def _drawn(problem: Problem, network: SteppedNetwork) -> tuple[list[Deviation], list[Tables]]:
+    """Return the draws of a network's step, and the tables of the network and then of the steps of the draws."""
+    moved: list[Deviation] = []
     if network.gradient_step.spike != 0:
-        pairs = drawn_steps(problem, network.gradient_step, network.sizes, along_common=network.along_common)
-        moved = [step for pair in pairs for step in pair]
-    tables = dict(together(tables_of(problem, step, network.sizes, resolve=network.resolve) for step in moved))
-    return [(network.step.resolved, network.tables), *((step, tables[place]) for place, step in enumerate(moved))]
+        moved += drawn_steps(problem, network.gradient_step, network.sizes, along_common=network.along_common)
+    steps = [step for each in moved for step in (each.up, each.down) if step is not None]
+    tables = dict(together(tables_of(problem, step, network.sizes, resolve=network.resolve) for step in steps))
+    return moved, [network.tables, *(tables[place] for place in range(len(steps)))]
 
 
 class _Fitted(NamedTuple):
@@ -240,7 +235,9 @@ class _Fitted(NamedTuple):
         return cls(errors, float(solution.train_loss[index]), solution.point.remaining[index].copy())
 
 
-def _of_fits(problem: Problem, network: SteppedNetwork, here: _Fitted, *ends: _Fitted) -> _Given:
+def _of_fits(
+    problem: Problem, network: SteppedNetwork, moved: Sequence[Deviation], here: _Fitted, *ends: _Fitted
+) -> _Given:
     """Return what `_given_constants` does for one description of the network, from its fit and those of its draws."""
     (d, width, _, samples, ridge), tables, step = sizes_of(problem), network.tables, network.step.resolved
     # The population changes the fit if its weight is that of the samples.
@@ -253,7 +250,7 @@ def _of_fits(problem: Problem, network: SteppedNetwork, here: _Fitted, *ends: _F
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T)
-    variance = variance + _step_variance(here, ends)
+    variance = variance + _step_variance(moved, here, ends)
     if here.errors[1] < _INTERPOLATES * here.train_loss:
         variance[1] = math.nan
     return here.errors, variance, float(square_variance(draw, fits, error)[0])
@@ -287,14 +284,18 @@ def _check_derivatives(problem: Problem, features: ConditionalFeatures, fits: Un
         raise NotConverged("the derivatives of the loss", float(off), _TOLERANCE, "Raise the ridge.")
 
 
-def _step_variance(here: _Fitted, ends: Sequence[_Fitted]) -> Array:
+def _step_variance(moved: Sequence[Deviation], here: _Fitted, ends: Sequence[_Fitted]) -> Array:
     """Return the variances of test and training error from the samples of the step and the mean of the readouts.
 
-    That of a parabola in each of the independent directions, of which there are both ends: for an even teacher the
+    That of a parabola in each of the independent directions of which there are both ends: for an even teacher the
     slope in ``E r u`` vanishes.
     """
-    variance = np.zeros(2)
-    for up, down in zip(ends[::2], ends[1::2], strict=True):
-        slope, bend = up.errors - down.errors, up.errors + down.errors - 2 * here.errors
-        variance += (slope / 2) ** 2 + bend**2 / 2
+    variance, rest = np.zeros(2), iter(ends)
+    for each in moved:
+        up = next(rest).errors - here.errors
+        if each.down is None:
+            variance += (up / each.share) ** 2
+            continue
+        down = next(rest).errors - here.errors
+        variance += ((up - down) / 2) ** 2 + (up + down) ** 2 / 2
     return variance

@@ -24,7 +24,7 @@ def test_classes_add_up_to_the_alignment_and_the_length_of_the_whole_gradient():
     sizes = sizes_of(PROBLEM)
     step = step_statistics(PROBLEM, sizes.d, sizes.width, sizes.n_step)
     pairs = list(drawn_steps(PROBLEM, step, sizes))
-    half = np.array([[numbers(up)[k] - numbers(down)[k] for k in range(3)] for up, down in pairs]) / 2
+    half = np.array([[numbers(up)[k] - numbers(down)[k] for k in range(3)] for up, down, _ in pairs]) / 2
     expected = direction_draws(DampedSamples(step.correlated, 1e9), sizes.n_step).covariance
     found = half.T @ half
     # b.theta, the bulk in units of r^2, and |theta|^2.
@@ -39,7 +39,7 @@ def test_the_direction_of_a_damped_step_has_its_alignment_and_length_from_the_cl
     sizes = sizes_of(problem)
     step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
     pairs = list(drawn_steps(problem, step, sizes))
-    half = np.array([[numbers(up)[k] - numbers(down)[k] for k in range(3)] for up, down in pairs]) / 2
+    half = np.array([[numbers(up)[k] - numbers(down)[k] for k in range(3)] for up, down, _ in pairs]) / 2
     expected = direction_draws(step.correlated, sizes.n_step).covariance
     scale = np.array([1, step.correlated.law.square / step.bulk, 1])
     expected = expected[np.ix_([0, 2, 4], [0, 2, 4])]
@@ -55,7 +55,7 @@ def test_a_damped_step_leaves_no_freedom_beside_the_teacher_to_a_class_of_one_di
     pairs = list(drawn_steps(alone, step, sizes))
     # Three averages over the samples, and the three components along the teacher's parts.
     assert len(pairs) == 3 + 3
-    assert all(np.ptp(one.correlated.turn.noise) == 0 for pair in pairs for one in pair)
+    assert all(np.ptp(one.correlated.turn.noise) == 0 for pair in pairs for one in pair[:2])
 
 
 def numbers(step):
@@ -83,6 +83,10 @@ def averages(r, u):
     return np.array([np.mean(r * u, axis=-1), np.mean(r**2, axis=-1), np.mean(r, axis=-1)])
 
 
+def averages_of(law):
+    return np.array([law.mean(law.residual * law.projection), law.square, law.mean(law.residual)])
+
+
 def test_the_law_of_a_draw_has_its_averages():
     law = residual_law(scalar_function("sin(x)+0.5*(x**2-1)"), 0.2, 0.3)
     change = np.array([3e-4, -5e-4, 2e-4])
@@ -93,6 +97,14 @@ def test_the_law_of_a_draw_has_its_averages():
     np.testing.assert_allclose(np.subtract(means, expected), change, rtol=1e-6)
     assert found.mean(found.projection**2) == pytest.approx(1, rel=1e-12)
     assert found.weight.sum() == pytest.approx(1, rel=1e-12)
+    # With the average of r u^2 the projections keep the mean square that goes with them.
+    four = np.append(change, 7e-4)
+    found = law_of_draw(law, four)
+    drawn, mean = (
+        np.array([*averages_of(each), each.mean(each.residual * each.projection**2)]) for each in (found, law)
+    )
+    np.testing.assert_allclose(drawn - mean, four, rtol=1e-6)
+    assert np.array_equal(found.projection, law.projection)
     # Of a residual that is linear in u two of the three are the same number.
     linear = residual_law(scalar_function("x"), 0.0, 0.0)
     found = law_of_draw(linear, np.array([1e-3, 1e-3, 0.0]))

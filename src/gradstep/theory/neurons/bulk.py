@@ -47,6 +47,7 @@ from gradstep.theory.neurons.row_rules import (
     rules,
     vectors_rule,
 )
+from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
@@ -471,8 +472,10 @@ def _in_mean(
     law, alike = samples.law, CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
     mean = mean_law(alike, step, readout, *output)
+    assert isinstance(mean, StretchedLaw)
+    mean = replace(mean, forms=samples.forms)
     # In the terms of the law, which has directions twice and the gradient's rest in its own length.
-    rest = frame[-1:] / math.sqrt(samples.ratio * law.square)
+    rest = frame[-1:] / math.sqrt(samples.ratio * law.square if samples.forms is None else samples.forms.square)
     values, shares = readout_values(readout)
     resolved = yield from resolved_law(
         mean,

@@ -1,13 +1,14 @@
 r"""The steps of other draws: the mean step a standard deviation up and down each of the numbers in which draws differ.
 
-The averages of ``r u``, ``r^2`` and ``r`` over the samples of a draw differ from their means. All other averages follow
-them, such as that of ``r u^2``, by which the step stretches the rows along the teacher. So each draw has a law of its
-samples (`law_of_draw`).
+The averages of ``r u``, ``r^2`` and ``r`` over the samples of a draw differ from their means, and so does that of ``r
+u^2``, by which the step stretches the rows along the teacher. All other averages follow them. So each draw has a law of
+its samples (`law_of_draw`).
 
-In isotropic inputs alignment, spike and bulk depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``,
-and ``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
-length, its overlap with the teacher, and the average of ``r <b, x>``. A damped step in isotropic inputs has ``theta``
-in place of the gradient (`gradstep.theory.step.direction_draws`).
+In isotropic inputs alignment, spike and bulk depend on these averages and on ``|X_perp^T r|^2``. If the samples stretch
+the rows, other products of sums over the samples count too (`gradstep.theory.step.sample_forms`). An initial output of
+order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its length, its overlap with the teacher, and
+the average of ``r <b, x>``. A damped step in isotropic inputs has ``theta`` in place of the gradient
+(`gradstep.theory.step.direction_draws`).
 
 In correlated inputs the gradient has a part in each class of directions. A draw has there the component ``mu_1* + x_c``
 of bt and the noise ``y_c`` in place of the mean ones. Errors are smooth functions of an eigenvalue of these, so that
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +36,14 @@ from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.direction_draws import DirectionDraws, class_draws, direction_draws
 from gradstep.theory.step.own_output import MeanRow, given_own_output
 from gradstep.theory.step.row_fluctuations import RowFluctuations
+from gradstep.theory.step.sample_forms import SampleForms, sample_forms
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics, rows_after_a_step
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["drawn_steps", "law_of_draw"]
+__all__ = ["Deviation", "drawn_steps", "law_of_draw"]
 
 Array = NDArray[np.float64]
-Pairs = Iterator[tuple[StepStatistics, StepStatistics]]
 
 #: Least value of a mean square over its mean, where a large deviation would leave less.
 _LEAST = 0.05
@@ -53,6 +54,29 @@ _SAME = 1e-10
 #: Highest degree of the polynomials of the eigenvalues by which the gradient of a draw differs from the mean one.
 #: With nine the deviations for a power law, in which leading classes have one direction each, are 1 to 2 % larger.
 _DEGREE = 4
+#: Share of a standard deviation by which products of samples are moved. Errors are taken to be linear in them: a whole
+#: deviation may be more than the resolvents allow where the step shrinks rows to nothing in some direction.
+_SHARE = 0.1
+
+
+class Deviation(NamedTuple):
+    """The step of draws in which one of the independent random numbers is off its mean.
+
+    Attributes
+    ----------
+    up : StepStatistics
+    down : StepStatistics or None
+        As far on the other side; None for a number in which errors are taken to be linear.
+    share : float
+        How far, in standard deviations.
+    """
+
+    up: StepStatistics
+    down: StepStatistics | None
+    share: float = 1.0
+
+
+Deviations: TypeAlias = Iterator[Deviation]
 
 
 def law_of_draw(law: Residual, change: Array) -> Residual:
@@ -64,33 +88,41 @@ def law_of_draw(law: Residual, change: Array) -> Residual:
     ----------
     law : Residual
         Of a sample.
-    change : ndarray, shape (3,)
-        What the averages of the draw are above the means, in this order.
+    change : ndarray, shape (3,) or (4,)
+        What the averages of the draw are above the means, in this order and perhaps then of ``r u^2``.
 
     Returns
     -------
     Residual
-        At the same residuals, with other weights. The projections have the mean square one.
+        At the same residuals, with other weights. Without the average of ``r u^2`` the projections have the mean square
+        one. Rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
     """
-    values = _averaged(law)
+    values = _averaged(law)[: len(change)]
     scale = np.sqrt(np.maximum(values**2 @ law.weight, NOTHING))
     values /= scale[:, None]
     # Averages may be the same number twice, as those of r u and r^2 if residuals are linear.
     known = np.linalg.pinv((law.weight * values) @ values.T, rtol=_SAME, hermitian=True)
     weight = law.weight * np.maximum(1 + (change / scale) @ known @ values, _LEAST)
     weight /= weight.sum()
-    projection = law.projection / math.sqrt(weight @ law.projection**2)
-    return Residual(projection, law.residual, weight)
+    scale_of_u = math.sqrt(weight @ law.projection**2) if len(change) == 3 else 1.0
+    return Residual(law.projection / scale_of_u, law.residual, weight)
+
+
+def _stretched(problem: Problem) -> bool:
+    """Return whether the samples of the step stretch the rows, along the teacher in proportion to ``r u^2``."""
+    return problem.activation.parity != "odd"
 
 
 def _averaged(law: Residual) -> Array:
-    """Return ``r u``, ``r^2`` and ``r`` at the nodes, less their means, shape (3, nodes)."""
-    r = law.residual
-    values = np.stack([r * law.projection, r**2, r])
+    """Return ``r u``, ``r^2``, ``r`` and ``r u^2`` at the nodes, less their means, shape (4, nodes)."""
+    r, u = law.residual, law.projection
+    values = np.stack([r * u, r**2, r, r * u**2])
     return np.asarray(values - (values @ law.weight)[:, None])
 
 
-def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False) -> Pairs:
+def drawn_steps(
+    problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool = False
+) -> Deviations:
     """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
 
     Docs, "Spread", equations (D9), (D10), (D11) and (D11b).
@@ -106,7 +138,7 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
 
     Yields
     ------
-    tuple of StepStatistics
+    Deviation
         In the form that holds for independent rows, along the direction that features are resolved along.
     """
     known, output = step.correlated, None
@@ -125,7 +157,10 @@ def drawn_steps(problem: Problem, step: StepStatistics, sizes: Sizes[float], *, 
         numbers = _Numbers.of(problem, step, sizes, along_common=along_common)
     else:
         numbers = _DampedNumbers.of(problem, step, known, sizes)
-    yield from ((numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
+    yield from (Deviation(numbers.shifted(axis), numbers.shifted(-axis)) for axis in _axes(numbers.covariance))
+    if isinstance(numbers, _Numbers):
+        still = np.zeros(len(numbers.covariance))
+        yield from (Deviation(numbers.shifted(still, forms), None, _SHARE) for forms in numbers.products)
 
 
 def _axes(covariance: Array) -> Iterator[Array]:
@@ -138,15 +173,18 @@ def _axes(covariance: Array) -> Iterator[Array]:
 class _Numbers:
     """Random numbers of the step, and what it is without their fluctuations.
 
-    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r`` and ``E r t`` over the samples, the relative
-    ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
+    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, where ``t``
+    is the projection on ``b / |b|``, the relative ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``. Where
+    `products` are followed, the sixth is one of them.
 
     Attributes
     ----------
     problem : Problem
     step : StepStatistics
         The step itself, its spike along the gradient.
-    covariance : ndarray, shape (7, 7)
+    covariance : ndarray, shape (8, 8)
+    products : list of SampleForms
+        Directions of the products of samples, the share `_SHARE` of a deviation long.
     linear, square : float
         ``E r u`` and ``E r^2``.
     sampled : float
@@ -158,6 +196,7 @@ class _Numbers:
     problem: Problem
     step: StepStatistics
     covariance: Array
+    products: list[SampleForms]
     linear: float
     square: float
     sampled: float
@@ -173,22 +212,36 @@ class _Numbers:
         order_one = problem.output_scale != "1/N"
         row = MeanRow.of(problem, step, width, along_common)
         values = np.concatenate([_averaged(law), [r * samples.output - samples.own]])
-        covariance = np.zeros((7, 7))
-        covariance[:4, :4] = (law.weight * values) @ values.T / n_step
+        covariance = np.zeros((8, 8))
+        covariance[:5, :5] = (law.weight * values) @ values.T / n_step
         if order_one:
-            covariance[3, 3] += law.square * samples.output_variance / n_step
-            covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
+            covariance[4, 4] += law.square * samples.output_variance / n_step
+            covariance[6, 6], covariance[7, 7] = readout.second_moment / d, 2 / d
         # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
         # vocabulary is fixed, and an output of order one is given.
-        covariance[4, 4] = 2 / (d - 1)
+        # Where the samples do not stretch rows it is the one product that counts.
+        products: list[SampleForms] = []
+        if order_one or not _stretched(problem):
+            covariance[5, 5] = 2 / (d - 1)
+        else:
+            products = sample_forms(law, samples.ratio, 2 / (d - 1) * _SHARE**2)
         if not order_one:
-            covariance[:3, :3] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1]))
-        return cls(problem, step, covariance, linear, law.square, d / n_step, row)
+            covariance[:4, :4] += _of_mean_readout(problem, width, np.array([0, -2 * mean, -1, -1]))
+        if not _stretched(problem):
+            covariance[3] = covariance[:, 3] = 0.0
+        return cls(problem, step, covariance, products, linear, law.square, d / n_step, row)
 
-    def shifted(self, change: Array) -> StepStatistics:
-        """Return the step, for independent rows, of numbers that are off by `change`."""
-        by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        row, step = self.row, _with_law(self.problem, self.step, change[:3])
+    def shifted(self, change: Array, forms: SampleForms | None = None) -> StepStatistics:
+        """Return the step, for independent rows, of numbers that are off by `change`, or of other products."""
+        by_linear, by_square, by_mean, _, by_own, by_norm, overlap, by_length = change.tolist()
+        if forms is None:
+            averages = change[: 4 if _stretched(self.problem) else 3]
+            row, step = self.row, _with_law(self.problem, self.step, averages)
+        else:
+            assert self.step.samples is not None
+            row, by_norm = self.row, forms.square / forms.mean_square - 1
+            drawn = replace(self.step.samples, forms=forms)
+            step = replace(self.step, samples=drawn, fluctuations=_rows(self.problem, self.step, drawn))
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, _LEAST * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, _LEAST))
@@ -197,7 +250,9 @@ class _Numbers:
             # Rows that hold their own b have its fluctuations like all others of theirs.
             output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
         step = _scaled(step, square / self.square, by_mean)
-        return replace(row, taught=taught, output=output).resolved(step).resolved
+        # Of a small output nothing is given, in the mean step as in its draws.
+        given = self.problem.output_scale != "1/N"
+        return replace(replace(row, taught=taught, output=output).resolved(step).resolved, given_output=given)
 
 
 def _of_mean_readout(problem: Problem, width: float, moved: Array) -> Array:
@@ -332,19 +387,22 @@ class _OutputDraws:
 
 def _turned_steps(
     problem: Problem, step: StepStatistics, samples: CorrelatedSamples, sizes: Sizes[float], output: _OutputDraws | None
-) -> Pairs:
-    """Yield the pairs of `drawn_steps` for correlated inputs."""
+) -> Deviations:
+    """Yield what `drawn_steps` does for correlated inputs."""
     d, width, n_step, *_ = sizes
     law, known = samples.law, samples.spectrum
-    values, one, of_mean = _averaged(law), np.ones_like(known.eigenvalue), samples.turned.noise
+    known_averages = 4 if _stretched(problem) else 3
+    values, one, of_mean = _averaged(law)[:known_averages], np.ones_like(known.eigenvalue), samples.turned.noise
     own = None if output is None else output.row.plain.own
     if own is not None:
         values = np.concatenate([values, [law.residual * own.mean - own.linear]])
     covariance = (law.weight * values) @ values.T / n_step
     if output is None:
-        covariance += _of_mean_readout(problem, width, np.array([0, -2 * law.mean(law.residual), -1]))
+        covariance += _of_mean_readout(
+            problem, width, np.array([0, -2 * law.mean(law.residual), -1, -1])[:known_averages]
+        )
     elif own is not None:
-        covariance[3, 3] += law.square * own.variance / n_step
+        covariance[-1, -1] += law.square * own.variance / n_step
     random = samples.ratio * law.square * known.share * known.eigenvalue**2
     # A change of the part along f counts as one of the noise.
     beside = None if output is None else output.over_noise(random)
@@ -355,27 +413,28 @@ def _turned_steps(
         return np.asarray(of_mean * np.sqrt(np.maximum(whole, _LEAST)))
 
     def moved(change: Array) -> StepStatistics:
-        by_linear, by_square, by_mean, *by_own = change.tolist()
+        by_linear, by_square, by_mean, *_ = change.tolist()
+        by_own = change[known_averages:].tolist()
         square = max(1 + by_square / law.square, _LEAST)
         along = one if output is None else output.by_own(*by_own or (0.0,))
         # The law of the draw has its own E r^2.
         turn = Turn(samples.signal + by_linear, noise(1.0, along / square))
-        return _scaled(_with_law(problem, step, change[:3]).along(turn), square, by_mean).resolved
+        return _scaled(_with_law(problem, step, change[:known_averages]).along(turn), square, by_mean).resolved
 
     for axis in _axes(covariance):
-        yield moved(axis), moved(-axis)
+        yield Deviation(moved(axis), moved(-axis))
     scale = math.sqrt(law.square / n_step)
     for part in _polynomials(known.eigenvalue, known.teacher)[1:]:
         turns = (Turn(samples.signal + sign * scale * part, of_mean) for sign in (1, -1))
         up, down = (step.along(turn) for turn in turns)
-        yield up.resolved, down.resolved
+        yield Deviation(up.resolved, down.resolved)
     free = _free(known, d)
     for part in _polynomials(known.eigenvalue, free):
         change = math.sqrt(2 / d) * free / known.share * part
         squares = (np.maximum(1 + sign * change, _LEAST) for sign in (1, -1))
         turns = (Turn(samples.signal, of_mean * np.sqrt(square)) for square in squares)
         up, down = (step.along(turn) for turn in turns)
-        yield up.resolved, down.resolved
+        yield Deviation(up.resolved, down.resolved)
 
     def of_output(shift: _OutputShift, sign: float) -> StepStatistics:
         square = max(1 + sign * shift.residual / law.square, _LEAST)
@@ -384,7 +443,7 @@ def _turned_steps(
         return _scaled(step.along(turn), square, 0.0).resolved
 
     for shift in () if output is None else output.shifts():
-        yield of_output(shift, 1.0), of_output(shift, -1.0)
+        yield Deviation(of_output(shift, 1.0), of_output(shift, -1.0))
 
 
 def _free(known: Spectrum, d: float) -> Array:
@@ -394,8 +453,8 @@ def _free(known: Spectrum, d: float) -> Array:
 
 def _damped_turned_steps(
     problem: Problem, step: StepStatistics, samples: DampedSamples, sizes: Sizes[float], output: _OutputDraws | None
-) -> Pairs:
-    """Yield the pairs of `drawn_steps` for a damped step on correlated inputs, or with an own output of order one."""
+) -> Deviations:
+    """Yield what `drawn_steps` does for a damped step on correlated inputs, or with an own output of order one."""
     d, width, n_step, *_ = sizes
     law, known, one = samples.law, samples.spectrum, np.ones_like(samples.spectrum.eigenvalue)
     free = _free(known, d)
@@ -427,7 +486,7 @@ def _damped_turned_steps(
         turn = Turn(signal, math.sqrt(before / max(after, NOTHING)) * turn.noise)
         return _scaled(drawn.along(turn), max(1 + by_square / law.square, _LEAST), by_mean).resolved
 
-    yield from ((shifted(axis), shifted(-axis)) for axis in _axes(covariance))
+    yield from (Deviation(shifted(axis), shifted(-axis)) for axis in _axes(covariance))
     if output is None:
         return
     slope = draws.square_slope @ made
@@ -439,7 +498,7 @@ def _damped_turned_steps(
         moved = replace(step, correlated=replace(samples, output=along)).along(turn)
         return _scaled(moved, max(1 + sign * shift.residual / law.square, _LEAST), 0.0).resolved
 
-    yield from ((of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
+    yield from (Deviation(of_output(shift, 1.0), of_output(shift, -1.0)) for shift in output.shifts())
 
 
 def _with_law(problem: Problem, step: StepStatistics, change: Array) -> StepStatistics:
@@ -474,7 +533,8 @@ def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:
     """
     if own is None:
         return None
-    mean = own.mean - law.mean(own.mean * law.projection) * law.projection
+    u = law.projection
+    mean = own.mean - law.mean(own.mean * u) / law.mean(u**2) * u
     mean *= math.sqrt((1 - own.variance) / max(law.mean(mean**2), NOTHING))
     return own._replace(mean=mean, linear=law.mean(law.residual * mean))
 

@@ -41,6 +41,10 @@ class RowLaw(ABC, Generic[Points]):
             self._solved[key] = self._solve(z)
         return self._solved[key]
 
+    def keep(self, z: Complex, solution: Points) -> None:
+        """Keep a solution at points that was found before."""
+        self._solved[z.tobytes()] = solution
+
     def forget(self, z: Complex) -> None:
         """Keep the solution at points no longer."""
         self._solved.pop(z.tobytes(), None)

@@ -12,13 +12,14 @@ The other averages that `gradstep.theory.step.row_fluctuations` needs follow fro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, moments
+from gradstep.theory.step.sample_forms import SampleForms
 from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, noise_nodes, residual_nodes
 
 __all__ = ["StepSamples", "step_samples"]
@@ -44,6 +45,8 @@ class StepSamples:
         Its variance.
     own : float
         What the linear part of the initial output has of it, ``E[t r]`` (zero if that output is small).
+    forms : SampleForms, optional
+        Changes of the products of samples in a draw, of a small initial output.
     """
 
     law: Residual
@@ -52,6 +55,7 @@ class StepSamples:
     from_noise: Array
     noise_variance: float
     own: float = 0.0
+    forms: SampleForms | None = None
 
     @property
     def own_square(self) -> float:
@@ -69,7 +73,7 @@ class StepSamples:
 
     def weighted(self, weight: Array) -> WeightedSamples:
         """Return the matrix of the samples with given weights at the nodes of the law."""
-        return WeightedSamples(self.law, weight, self.ratio, self.output, self.output_variance)
+        return WeightedSamples(self.law, weight, self.ratio, self.output, self.output_variance, self.forms)
 
     @cached_property
     def by_residual(self) -> WeightedSamples:
@@ -90,7 +94,12 @@ class StepSamples:
     @cached_property
     def norm(self) -> float:
         """``|g|``."""
-        return math.sqrt(self.linear**2 + self.own_square + self.ratio * self.law.square)
+        return math.sqrt(self.linear**2 + self.own_square + self._random_square)
+
+    @property
+    def _random_square(self) -> float:
+        """Square of the random rest of the gradient."""
+        return self.ratio * self.law.square if self.forms is None else self.forms.square
 
     @cached_property
     def _output_given_sample(self) -> Array:
@@ -133,16 +142,36 @@ class StepSamples:
     @cached_property
     def gain(self) -> float:
         """``v.S.v``, with ``S`` the samples weighted by ``r^2``, of mean one."""
-        return self.mean(self.residual**2 * (self.along**2 + self.spread)) / self.law.square
+        return self.mean(self.residual**2 * (self.along**2 + self.spread)) / self.law.square + self._changed(2)
 
     @cached_property
     def form_along(self) -> float:
         """``v.B.v``, with ``B`` the samples weighted by ``r``."""
-        return self.mean(self.residual * (self.along**2 + self.spread))
+        return self.mean(self.residual * (self.along**2 + self.spread)) + self._changed(1)
+
+    def _changed(self, power: int) -> float:
+        """Return what a draw changes of the form of the samples weighted by ``r`` or by ``r^2 / E r^2`` along v."""
+        if self.forms is None:
+            return 0.0
+        r, weight = self.residual, self.residual if power == 1 else self.law.relative_squares
+        change = 2 * self.linear * self.forms.between(weight * self.law.projection, r)
+        return (change + self.forms.sampled(r, weight, r)) / self.norm**2
+
+    def _changed_along(self, power: int) -> float:
+        """Return what a draw changes of ``<X^T r^power / n, v>``."""
+        if self.forms is None:
+            return 0.0
+        return self.forms.between(self.law.powers[power], self.residual) / self.norm
 
     @cached_property
     def form_square(self) -> float:
         """``|B v|^2``: its parts on the teacher, on the output, on the rest of the gradient, and across all three."""
+        if self.forms is not None:
+            mean, forms, r, u = replace(self, forms=None), self.forms, self.residual, self.law.projection
+            across = forms.between(r * u, r)
+            change = (2 * self.mean(r * mean.along * u) * mean.norm + across) * across
+            change += self.linear**2 * forms.between(r * u, r * u) + 2 * self.linear * forms.sampled(r * u, r, r)
+            return (mean.form_square * mean.norm**2 + change + forms.sampled_twice(r, r)) / self.norm**2
         r, square, phi0 = self.residual, self.law.square, self.ratio
         to_teacher = self.mean(r * self.along * self.law.projection)
         to_output = self.own_square * self._with_output**2
@@ -158,12 +187,12 @@ class StepSamples:
     @cached_property
     def squares_along(self) -> float:
         """``<h, v>``, with ``h = X^T r^2 / n_step``."""
-        return self.mean(self.residual**2 * self.along)
+        return self.mean(self.residual**2 * self.along) + self._changed_along(2)
 
     @cached_property
     def cubes_along(self) -> float:
         """``E[r^3 <x, v>]``."""
-        return self.mean(self.law.powers[3] * self.along)
+        return self.mean(self.law.powers[3] * self.along) + self._changed_along(3)
 
     @cached_property
     def powers(self) -> tuple[float, float, float]:
@@ -185,6 +214,8 @@ class StepSamples:
         """``|h|^2 - <h, v>^2``."""
         to_output = self.own_square * self._squares_to_output**2
         square = self._squares_to_teacher**2 + to_output + self.ratio * self.mean(self.law.powers[4])
+        if self.forms is not None:
+            square += self.forms.between(self.law.powers[2], self.law.powers[2])
         return max(square - self.squares_along**2, 0.0)
 
     @cached_property
@@ -212,6 +243,10 @@ class StepSamples:
         by_sample = self.mean(r * self.along * (self._squares_to_teacher * self.law.projection + phi0 * r**2))
         by_output = self.own_square * self._squares_to_output * self._with_output
         by_rest = self.mean(r) * phi0 * self.mean(self.law.powers[3]) / self.norm if self.norm > 0 else 0.0
+        if self.forms is not None:
+            u, forms = self.law.projection, self.forms
+            changed = self._squares_to_teacher * forms.between(r * u, r) + self.linear * forms.between(r**2, r * u)
+            by_rest += (changed + forms.sampled(r**2, r, r)) / self.norm
         return by_sample + by_output + by_rest
 
 

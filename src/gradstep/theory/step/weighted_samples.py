@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_rule
 from gradstep.gaussian.panels import resolved_panels
 from gradstep.resolution import NOTHING
 from gradstep.theory.together import Computation, asked
+
+if TYPE_CHECKING:
+    from gradstep.theory.step.sample_forms import SampleForms
 
 __all__ = [
     "Residual",
@@ -224,6 +227,8 @@ class WeightedSamples:
         Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions.
     output_variance : float
         Variance of that projection there.
+    forms : SampleForms, optional
+        Changes of the products of samples in a draw, without such a direction.
     """
 
     law: Residual
@@ -231,12 +236,13 @@ class WeightedSamples:
     ratio: float
     output: Array | None = None
     output_variance: float = 0.0
+    forms: SampleForms | None = None
 
     def ask(self, z: Complex, frame: Array, *, powers: bool) -> Computation[tuple[Any, ...]]:
         """Ask for `transform`, its slope, `resolvent` and `with_powers` (if wanted), with those of other samples."""
         # A frame of two directions has none of the output.
         output = self.output if len(frame) > 2 else None
-        numbers, shared = np.array([self.ratio, self.output_variance]), (self.law, self.weight, output)
+        numbers, shared = np.array([self.ratio, self.output_variance]), (self.law, self.weight, output, self.forms)
         function = _with_powers if powers else _resolvents
         return (yield from asked(function, z, frame, numbers, shared=shared, work=_WORK * len(z)))
 
@@ -335,15 +341,59 @@ class WeightedSamples:
         scale, one = np.sqrt(ratio / square)[:, None], np.eye(count)
         forms, d_forms = (sums[:, : count**2].reshape(-1, count, count) for sums in (part, turn))
         couplings, d_couplings = (sums[:, count**2 : -1] for sums in (part, turn))
-        known = np.linalg.inv(forms - z[:, None, None] * one)
-        d_known = -known @ (d_forms - one) @ known
         coupling = scale * m[:, None] * couplings
         d_coupling = scale * (slope[:, None] * couplings + m[:, None] * d_couplings)
+        own, d_own = m * part[:, -1], slope * part[:, -1] + m * turn[:, -1]
+        if self.forms is not None:
+            whole = self.forms.square
+            changes, d_changes = self._drawn(m, np.stack([self.weight * self.law.projection, self.law.residual]))
+            d_changes *= slope[:, None, None]
+            forms, d_forms = forms - changes[:, :1, :1], d_forms - d_changes[:, :1, :1]
+            longer = math.sqrt(self.forms.mean_square / whole)
+            coupling, d_coupling = (
+                longer * each + change[:, :1, 1] / math.sqrt(whole)
+                for each, change in ((coupling, changes), (d_coupling, d_changes))
+            )
+            own, d_own = (
+                longer**2 * each + change[:, 1, 1] / whole for each, change in ((own, changes), (d_own, d_changes))
+            )
+        known = np.linalg.inv(forms - z[:, None, None] * one)
+        d_known = -known @ (d_forms - one) @ known
         across = -np.matvec(known, coupling)
         d_across = -np.matvec(d_known, coupling) - np.matvec(known, d_coupling)
-        rest = m * part[:, -1] - _dot(coupling, across)
-        d_rest = slope * part[:, -1] + m * turn[:, -1] - _dot(d_coupling, across) - _dot(coupling, d_across)
+        rest = own - _dot(coupling, across)
+        d_rest = d_own - _dot(d_coupling, across) - _dot(coupling, d_across)
         return _between(frame, known, across, rest), _between(frame, d_known, d_across, d_rest)
+
+    def _drawn(self, m: Complex, vectors: Array) -> tuple[Complex, Complex]:
+        """Return what a draw changes of the resolvent between ``X_perp^T p / n_step``, and the derivative in m.
+
+        Docs, "Spread", equation (D14).
+
+        Parameters
+        ----------
+        m : ndarray, shape (points,)
+        vectors : ndarray, shape (vectors, nodes)
+            The functions p of a sample.
+
+        Returns
+        -------
+        tuple of ndarray, shape (points, vectors, vectors)
+        """
+        assert self.forms is not None
+        known, size, ratio = self.forms, len(vectors), np.reshape(self.ratio, -1)
+        products = (vectors[:, None] * known.functions).reshape(-1, len(self.law.weight))
+        weights = self.law.weight * np.concatenate([products, [self.weight * self.law.residual]])
+        part, turn = self._sums(m, self._powers(weights.T))
+        gain, mean, d_mean = ratio * m, part[:, -1], -turn[:, -1]
+        left, d_left = (sums[:, :-1].reshape(len(m), size, -1) for sums in (part, -turn))
+        middle = np.stack([gain, -(gain**2) * mean / known.scale])
+        d_middle = np.stack([ratio * np.ones_like(gain), -(2 * ratio * gain * mean + gain**2 * d_mean) / known.scale])
+        matrices = np.stack([known.plain, known.by_residual])
+        between, d_between = (np.einsum("mab,mz->zab", matrices, each) for each in (middle, d_middle))
+        across = left @ between
+        change = d_left @ between @ left.mT
+        return across @ left.mT, change + change.mT + left @ d_between @ left.mT
 
     def with_powers(self, z: Complex, m: Complex, frame: Array) -> tuple[Array, Complex]:
         """Return the products of vectors with ``X^T r^p / n_step``, plain and with the resolvent between.
@@ -370,12 +420,22 @@ class WeightedSamples:
         known, own = x @ powers.T, powers * r
         weights = [products.reshape(count**2, -1), *(crossed * power for power in self.law.powers[:3]), own]
         part, _ = self._sums(m, self._powers(np.concatenate(weights).T))
-        resolvent = np.linalg.inv(part[:, : count**2].reshape(-1, count, count) - z[:, None, None] * np.eye(count))
+        forms = part[:, : count**2].reshape(-1, count, count)
         coupling = (ratio * m)[:, None, None] * part[:, count**2 : -3].reshape(-1, 3, count)
-        across = -np.matvec(resolvent, coupling[:, 0]) / np.sqrt(ratio * self.law.square)[:, None]
-        seen, scale = known - coupling.mT, np.sqrt(self.ratio / self.law.square)
-        among, last = resolvent @ seen, np.reshape(scale * m, (-1, 1)) * part[:, -3:] + _dot(across[:, None], seen.mT)
+        scale, length = np.sqrt(self.ratio / self.law.square), np.sqrt(ratio * self.law.square)[:, None]
+        last = np.reshape(scale * m, (-1, 1)) * part[:, -3:]
         along = np.multiply.outer(scale, own.sum(axis=1))[..., None, :]
+        if self.forms is not None:
+            changes, _ = self._drawn(m, np.stack([self.weight * self.law.projection, *self.law.powers[1:4]]))
+            longer = math.sqrt(self.forms.mean_square / self.forms.square)
+            forms, coupling, length = forms - changes[:, :1, :1], coupling + changes[:, 1:, :1], length / longer
+            last = longer * last + changes[:, 1, 1:] / length
+            plain = np.array([self.forms.between(r, power) for power in self.law.powers[1:4]])
+            along = longer * along + plain / math.sqrt(self.forms.square)
+        resolvent = np.linalg.inv(forms - z[:, None, None] * np.eye(count))
+        across = -np.matvec(resolvent, coupling[:, 0]) / length
+        seen = known - coupling.mT
+        among, last = resolvent @ seen, last + _dot(across[:, None], seen.mT)
         plain = np.concatenate([np.broadcast_to(known, (*along.shape[:-2], count, 3)), along], axis=-2)
         return frame.mT @ plain, frame.mT @ np.concatenate([among, last[:, None]], axis=1)
 
@@ -385,6 +445,11 @@ class WeightedSamples:
         mean, square, phi0 = self.law.mean, self.law.square, self.ratio
         across = math.sqrt(phi0 / square) * crossed.sum(axis=-1)
         rest = mean(self.weight) + phi0 * mean(self.weight * self.law.residual**2) / square
+        if self.forms is not None:
+            whole, before, r = self.forms.square, self.forms.mean_square, self.law.residual
+            changed = self.forms.between(self.weight * self.law.projection, r) / math.sqrt(whole)
+            across = across * math.sqrt(before / whole) + changed
+            rest = (rest * before + self.forms.sampled(r, self.weight, r)) / whole
         return _between(frame, products.sum(axis=-1), across, np.array(rest))
 
     @cached_property
@@ -420,13 +485,19 @@ class WeightedSamples:
 
 
 def _joined(
-    law: Residual, weight: Array, output: Array | None, z: Complex, frame: Array, numbers: Array
+    law: Residual,
+    weight: Array,
+    output: Array | None,
+    forms: SampleForms | None,
+    z: Complex,
+    frame: Array,
+    numbers: Array,
 ) -> tuple[WeightedSamples, Complex, Array]:
     """Return samples that differ in their ratio as one, which has another at each of the points.
 
     Parameters
     ----------
-    law, weight, output
+    law, weight, output, forms
         As in `WeightedSamples`.
     z : ndarray, shape (laws, points)
     frame : ndarray, shape (laws, directions, vectors)
@@ -441,7 +512,7 @@ def _joined(
     """
     # An array where there is a number otherwise.
     ratio: Any = np.repeat(numbers[:, 0], z.shape[1])
-    samples = WeightedSamples(law, weight, ratio, output, float(numbers[0, 1]))
+    samples = WeightedSamples(law, weight, ratio, output, float(numbers[0, 1]), forms)
     return samples, z.ravel(), np.repeat(frame, z.shape[1], axis=0)
 
 

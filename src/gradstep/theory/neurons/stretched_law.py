@@ -463,7 +463,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
         (m, _), crossed = self._with_noise(points.inverse, points.gain), left[1 : count + 1]
         coupling = self._coupling(points.weight, seen)
-        dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, seen, left)) @ coupling
+        inner = self._inner(points.inverse, self._among_pairs(seen, left))
+        dressed = np.linalg.inv(np.eye(4 * count) + coupling @ inner) @ coupling
         _, across = self._blocks(points.inverse, m, m @ crossed)
         among, from_left = self._blocks(points.inverse, m, m @ crossed, row=1)
         resolved = (among - from_left @ dressed @ across.mT)[:, 1:2] @ frame

@@ -42,7 +42,7 @@ def test_spike_of_a_population_gradient() -> None:
         ("tanh", "sin"),
         ("relu", "relu"),
         pytest.param("relu", "tanh", marks=pytest.mark.statistical),
-        ("softplus", "sin"),
+        pytest.param("softplus", "sin", marks=pytest.mark.statistical),
     ],
 )
 def test_spike_of_drawn_gradient_steps(activation: str, teacher: str) -> None:

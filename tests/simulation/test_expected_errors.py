@@ -62,7 +62,7 @@ def check(curve: gs.LearningCurve, place: tuple[int, int], mean: Rows, error: Ro
     [
         ({}, {}),
         pytest.param({"readout": "constant"}, {"steps": 3}, marks=pytest.mark.statistical),
-        ({"teacher": "H3"}, {"steps": 3, "fresh": False}),
+        pytest.param({"teacher": "H3"}, {"steps": 3, "fresh": False}, marks=pytest.mark.statistical),
         pytest.param({"activation": "tanh(x) + 0.3*x**2", "teacher": "x - 1"}, {}, marks=pytest.mark.statistical),
         ({"activation": "relu", "teacher": "x1*x2 + tanh(x1)"}, {"steps": 2, "fresh": False}),
         pytest.param({}, {"steps": 2, "optimiser": "spectral"}, marks=pytest.mark.statistical),

@@ -175,7 +175,10 @@ def test_a_variance_below_zero_is_refused(monkeypatch):
     "changes",
     [
         {},
-        {"activation": "relu", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+        pytest.param(
+            {"activation": "relu", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+            marks=pytest.mark.statistical,
+        ),
         # Readouts of many values: half a minute.
         pytest.param({"activation": "relu", "output_scale": "1/sqrt(N)"}, marks=pytest.mark.statistical),
         {"damping": 0.5},

@@ -40,7 +40,7 @@ def results(prediction):
         pytest.param(
             {"teacher": "abs(x)-.3*x", "noise": 0.05}, "absolute", "real", "ridge", marks=pytest.mark.statistical
         ),
-        ({"noise": 0.05}, "hinge", "sign", "ridge"),
+        pytest.param({"noise": 0.05}, "hinge", "sign", "ridge", marks=pytest.mark.statistical),
         pytest.param({"teacher": "x-.5*x**2"}, "huber(0.5)", "real", "l1", marks=pytest.mark.statistical),
         pytest.param(
             {"teacher": "sign(x-.4)+.2*x", "activation": "max(x,0)"},

@@ -148,11 +148,11 @@ def same(one: module.Spectrum, other: module.Spectrum, accuracy: float) -> None:
 @pytest.mark.parametrize(
     ("activation", "readout", "scale"),
     [
-        ("tanh", "constant", "1/N"),
+        pytest.param("tanh", "constant", "1/N", marks=pytest.mark.statistical),
         ("tanh", "gaussian", "1/N"),
         ("relu", "constant", "1/N"),
-        ("relu", "gaussian", "1/N"),
-        ("tanh", "constant", "1/sqrt(N)"),
+        pytest.param("relu", "gaussian", "1/N", marks=pytest.mark.statistical),
+        pytest.param("tanh", "constant", "1/sqrt(N)", marks=pytest.mark.statistical),
         ("tanh(x)+0.3*(x**2-1)", VALUES, "1/sqrt(N)"),
     ],
 )
@@ -264,8 +264,8 @@ def compared(case: gs.Problem, seeds: range, *, degrees: tuple[int | None, ...])
     [
         ({"inputs": gs.Inputs.spiked([9.0], d=300)}, (1, None)),
         ({"damping": 0.1, "activation": "relu", "readout": VALUES}, (0, 1)),
-        ({"damping": 1.0, "inputs": None, "readout": "gaussian"}, (1,)),
-        (OWN_OUTPUT, (1,)),
+        pytest.param({"damping": 1.0, "inputs": None, "readout": "gaussian"}, (1,), marks=pytest.mark.statistical),
+        pytest.param(OWN_OUTPUT, (1,), marks=pytest.mark.statistical),
         pytest.param(
             {**OWN_OUTPUT, "activation": "tanh(x)+0.3*(x**2-1)", "readout": VALUES}, (1,), marks=pytest.mark.statistical
         ),
@@ -278,7 +278,12 @@ def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"damping": 0.1}, {"activation": "tanh(x)+0.3*x**2"}, {"damping": 1.0, "inputs": None, "readout": "gaussian"}],
+    [
+        {},
+        {"damping": 0.1},
+        pytest.param({"activation": "tanh(x)+0.3*x**2"}, marks=pytest.mark.statistical),
+        {"damping": 1.0, "inputs": None, "readout": "gaussian"},
+    ],
 )
 def test_the_bulk_is_that_of_networks(changes: dict[str, Any]) -> None:
     """As many eigenvalues below a place as in networks, but for the outliers and two."""

@@ -119,7 +119,7 @@ def test_the_outliers_of_wide_networks_grow_by_their_powers():
     ("changes", "first", "second"),
     [
         ({"activation": "tanh", "readout": "constant"}, 15.0, 35.0),
-        ({"activation": "relu"}, 25.0, 50.0),
+        pytest.param({"activation": "relu"}, 25.0, 50.0, marks=pytest.mark.statistical),
     ],
 )
 def test_networks(changes, first, second):

@@ -52,8 +52,8 @@ QUADRATIC = {"activation": "tanh(x)+0.3*x**2", "teacher": "tanh(x)+0.3*x**2", "r
     [
         (None, {}),
         (THREE, {}),
-        (THREE, {**NOT_ODD, "width": 240}),
-        (None, QUADRATIC),
+        pytest.param(THREE, {**NOT_ODD, "width": 240}, marks=pytest.mark.statistical),
+        pytest.param(None, QUADRATIC, marks=pytest.mark.statistical),
         *(
             pytest.param(*case, marks=pytest.mark.statistical)
             for case in [(None, {**NOT_ODD, "width": 240}), (THREE, QUADRATIC), (None, NOT_ODD), (THREE, NOT_ODD)]
@@ -70,7 +70,7 @@ def test_a_large_damping_is_the_plain_step(inputs, changes):
         assert getattr(damped.outlier, name) == pytest.approx(getattr(plain.outlier, name), rel=1e-5), name
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD])
+@pytest.mark.parametrize("changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical)])
 def test_nearly_equal_eigenvalues_have_the_spectrum_of_isotropic_inputs(changes):
     problem = BASE.replace(**changes)
     isotropic, found = (weight_spectrum(problem.replace(inputs=x)) for x in (None, gs.Inputs([1 + 1e-9, 1 - 1e-9])))
@@ -145,7 +145,12 @@ def test_the_mean_of_the_law_in_correlated_inputs():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "damping": math.inf}]
+    "changes",
+    [
+        {},
+        pytest.param(NOT_ODD, marks=pytest.mark.statistical),
+        pytest.param({**NOT_ODD, "damping": math.inf}, marks=pytest.mark.statistical),
+    ],
 )
 def test_resolvents_are_those_of_drawn_matrices(changes):
     problem, draws, z = BASE.replace(**changes), 30, -0.7 + 0.4j
@@ -245,7 +250,7 @@ def test_newtons_method_has_the_slopes_of_the_equations(changes, damping):
 @pytest.mark.parametrize(
     ("inputs", "changes"),
     [
-        (None, STRETCHED[0]),
+        pytest.param(None, STRETCHED[0], marks=pytest.mark.statistical),
         (THREE, STRETCHED[1]),
         (None, STRETCHED[2]),
         *(
@@ -301,7 +306,15 @@ def test_moments_of_the_law_of_stretched_rows(inputs, changes):
         assert share @ np.square(still) + aspect * (share @ still) ** 2 < 0.99 * expected[1] / aspect
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "cos", "readout": "constant", "eta": gs.Step(0.5, 0.5)}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        pytest.param(
+            {"activation": "cos", "readout": "constant", "eta": gs.Step(0.5, 0.5)}, marks=pytest.mark.statistical
+        ),
+    ],
+)
 def test_plain_steps_stretch_the_rows_as_in_networks(changes):
     # With the mean of B in place of B the numbers differ by up to 7 (ReLU) and 4 (cosine).
     changes = {
@@ -324,7 +337,7 @@ def test_plain_steps_stretch_the_rows_as_in_networks(changes):
 @pytest.mark.parametrize(
     ("inputs", "damping"),
     [
-        (None, math.inf),
+        pytest.param(None, math.inf, marks=pytest.mark.statistical),
         (THREE, 0.01),
         *(
             pytest.param(*case, marks=pytest.mark.statistical)

@@ -378,7 +378,10 @@ def _mirrored(problem):
         SIGNS.replace(activation="tanh(1.2*x)", teacher="sin(1.2*x)"),
         SIGNS.replace(activation="tanh(x) + 0.3*(x**2-1)", teacher="sin(x) + 1", readout={-2.0: 0.3, 1.0: 0.7}),
         SIGNS.replace(activation="sign(x) - 0.3*x - 0.2*(x**2-1)", teacher="sin(x) + 1"),
-        SIGNS.replace(activation="softplus(x) + 1", teacher="sin(x) + 1", readout="gaussian", eta=2.0),
+        pytest.param(
+            SIGNS.replace(activation="softplus(x) + 1", teacher="sin(x) + 1", readout="gaussian", eta=2.0),
+            marks=pytest.mark.statistical,
+        ),
     ],
     ids=lambda problem: problem.activation.name,
 )
@@ -422,7 +425,9 @@ def test_errors_are_continuous_where_the_spike_vanishes(activation, readout):
     assert at == pytest.approx([at[1]] * 3, rel=1e-6)
 
 
-@pytest.mark.parametrize("ratio", [0.8, pytest.param(1.0, marks=pytest.mark.statistical), 1.25])
+@pytest.mark.parametrize(
+    "ratio", [0.8, pytest.param(1.0, marks=pytest.mark.statistical), pytest.param(1.25, marks=pytest.mark.statistical)]
+)
 def test_more_nodes_for_a_larger_constant_come_without_a_jump(ratio):
     # The number of nodes of the average over the constant is a whole number: activations on both sides of a change.
     problem = BASE.replace(activation="softplus", eta=gs.Step(1.0, 0.5))
@@ -514,7 +519,10 @@ def test_what_the_own_output_adds_to_norms_is_that_of_drawn_rows():
     assert abs(mean[0] - expected[0] - left_out) > 3.5 * error[0]
 
 
-@pytest.mark.parametrize(("activation", "teacher"), [("H2 + 0.1*H4", "0.56*(x - 1)"), ("H2", "0.56*(x + 1.5)")])
+@pytest.mark.parametrize(
+    ("activation", "teacher"),
+    [pytest.param("H2 + 0.1*H4", "0.56*(x - 1)", marks=pytest.mark.statistical), ("H2", "0.56*(x + 1.5)")],
+)
 def test_errors_follow_the_stretch_of_the_rows(activation, teacher):
     """The stretch alone gives the features a mean: without the own output's part 41 % too much and 23 % too little."""
     problem = gs.Problem(
@@ -593,7 +601,7 @@ def turned_rows(problem, draws, seed):
 @pytest.mark.parametrize(
     ("activation", "teacher", "readout"),
     [
-        ("gelu(x) - 0.5/sqrt(pi)", "x - 1", {-1.0: 0.3, 2.0: 0.7}),
+        pytest.param("gelu(x) - 0.5/sqrt(pi)", "x - 1", {-1.0: 0.3, 2.0: 0.7}, marks=pytest.mark.statistical),
         pytest.param("gelu(x) - 0.5/sqrt(pi)", "x + 1.5", {0.5: 0.5, 2.0: 0.5}, marks=pytest.mark.statistical),
         pytest.param("H1 + 0.4*H2", "x - 1", "constant", marks=pytest.mark.statistical),
         ("H1 - 0.3*H2", "x + 1.5", "constant"),

@@ -794,7 +794,10 @@ def set_to_work(serving, address):
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
+        pytest.param(
+            *("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
+            marks=pytest.mark.statistical,  # computed by the processes that compute curves
+        ),
         ("simulate", request(changed(d=400)) | {"seeds": 100}),
         ("curves", {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}}),
         (None, None),

@@ -115,6 +115,7 @@ def test_a_row_is_scored_by_networks_that_have_not_used_its_target(split):
     assert seen.levels(penalties).half is None
 
 
+@pytest.mark.statistical
 def test_the_whole_estimator_with_these_rows_and_with_twice_as_many(stepped):
     """Refits choose their step and penalty, and are tested on fresh rows."""
     _, _, model, curve = stepped

@@ -159,6 +159,7 @@ def test_the_control_takes_out_most_of_the_scatter_and_nothing_of_the_mean(monke
     assert (difference < 4 * without.test_standard_error).all()
 
 
+@pytest.mark.statistical
 def test_the_standard_error_is_the_scatter_over_other_pools() -> None:
     weights = gs.Network(BASE, 0).after
     curves = [
@@ -196,6 +197,7 @@ def test_accuracy_is_what_was_asked_for_or_there_is_a_caveat(monkeypatch: pytest
 # --- simulate -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_expected_fits_scatter_less_around_the_same_mean() -> None:
     problem = BASE.replace(n=70)
     drawn, expected = (gs.simulate(problem, 8, ridge=[0.5, 5.0], fit=fit) for fit in ("drawn", "expected"))

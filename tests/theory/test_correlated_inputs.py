@@ -291,7 +291,7 @@ def test_a_spike_that_differs_between_draws_is_a_caveat():
         assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
 
 
-@pytest.mark.parametrize("damping", [math.inf, 1.0])
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(1.0, marks=pytest.mark.statistical)])
 def test_the_spike_of_many_draws_varies_as_the_caveat_says(damping):
     # With few samples of large labels; what else varies is of higher order.
     problem = FINITE.replace(teacher="x+0.2*(x**3-3*x)", n_step=480, width=20, n=10, inputs=TWO_LEVELS, noise=0.0)

@@ -99,6 +99,7 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
         assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 0.5])
 def test_tuned(damping):
     found = gs.tune(BASE.replace(damping=damping), over="eta")
@@ -135,7 +136,7 @@ SETTINGS = [
 )
 def test_errors_are_those_of_networks(changes):
     problem = BASE.replace(d=300, width=360, n_step=600, n=600, ridge=8.0, **changes)
-    theory, found = gs.predict(problem), gs.simulate(problem, seeds=32)
+    theory, found = gs.predict(problem), gs.simulate(problem, seeds=16)
     for name, allowed in (("test_error", 0.015), ("train_error", 0.025)):
         mean, error = float(found.mean(name)), float(found.standard_error(name))
         assert abs(getattr(theory, name) - mean) < 3 * error + allowed * mean, name

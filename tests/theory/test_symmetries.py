@@ -349,7 +349,9 @@ CHANGES: dict[str, Callable[[Random, float], Random]] = {
             parameter,
             name,
             # Each parameter is moved at every third problem, and at the slow one only the activation.
-            marks=pytest.mark.statistical if (place + int(name)) % 3 or (name == SLOW and parameter != "activation") else (),
+            marks=pytest.mark.statistical
+            if (place + int(name)) % 3 or (name == SLOW and parameter != "activation")
+            else (),
         )
         for place, parameter in enumerate(CHANGES)
         for name in NAMES

@@ -240,6 +240,7 @@ def test_a_vocabulary_with_an_l1_penalty_resolves_bulk_and_offsets_together():
     assert abs(envelope_mismatch(problem, **arguments)) < 5e-6
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("name", "channel"), [("huber(0.4)", "real"), pytest.param("logistic", "sign", marks=pytest.mark.statistical)]
 )

@@ -90,6 +90,7 @@ def test_the_square_loss_is_that_of_predict(changes):
     assert result.learned[near] == pytest.approx(expected.curve.learned[near], abs=1e-3)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("loss", "channel", "noise", "accuracy"),
     [
@@ -109,6 +110,7 @@ def test_nodes_along_the_rest_are_enough(loss, channel, noise, accuracy, monkeyp
     assert results(coarse) == pytest.approx(results(fine), rel=accuracy)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("loss", "channel"),
     [("huber(0.5)", "real"), pytest.param("squared_hinge", "sign", marks=pytest.mark.statistical)],

@@ -473,7 +473,7 @@ FEW_SIGNS = BASE.replace(
 )  # fmt: skip
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(problems())
 @example(LOW_RANK)
 @example(AT_THE_PEAK)

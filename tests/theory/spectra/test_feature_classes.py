@@ -224,7 +224,10 @@ def test_without_a_step_there_is_no_outlier(readout: Any, damping: float) -> Non
     assert spectrum.outliers == ()
 
 
-@pytest.mark.parametrize("changes", [{}, {"damping": 0.1, "activation": "relu", "readout": VALUES}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, pytest.param({"damping": 0.1, "activation": "relu", "readout": VALUES}, marks=pytest.mark.statistical)],
+)
 def test_density_integrates_to_one_and_has_the_trace_of_the_covariance(changes: dict[str, Any]) -> None:
     case = problem(**changes)
     law, equations = feature_spectrum(case).bulk, equations_of(case)

@@ -359,6 +359,7 @@ def test_a_square_layer_has_a_hard_edge(inputs, damping):
     assert abs((240 * law.cumulative(smallest)).mean() - mean) < 3.5 * deviation / math.sqrt(draws)
 
 
+@pytest.mark.statistical
 def test_a_weak_step_of_a_square_layer_is_followed_to_zero():
     # Entries of the matrices differ by ten powers of ten there.
     inputs = gs.Inputs.power_law(0.5, 2.0, d=500)
@@ -377,7 +378,9 @@ QUADRATIC = BASE.replace(
 )
 
 
-@pytest.mark.parametrize("damping", [math.inf, pytest.param(5.0, marks=pytest.mark.statistical)])
+@pytest.mark.parametrize(
+    "damping", [pytest.param(math.inf, marks=pytest.mark.statistical), pytest.param(5.0, marks=pytest.mark.statistical)]
+)
 def test_rows_of_a_quadratic_activation_reach_zero(damping):
     problem = QUADRATIC.replace(width=480, damping=damping)
     law = weight_spectrum(problem).after

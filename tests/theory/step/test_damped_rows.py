@@ -95,7 +95,7 @@ def test_rows_of_real_steps_follow_their_norms(activation, teacher, sphere, damp
     [
         ("tanh", "sin(x)", False, 0.3),
         ("relu", "x + 0.3*(x**2 - 1)", True, 1.0),
-        ("softplus", "sin(1.5*x) + 0.6", False, 0.1),
+        pytest.param("softplus", "sin(1.5*x) + 0.6", False, 0.1, marks=pytest.mark.statistical),
     ],
 )
 def test_rows_of_real_steps(activation, teacher, sphere, damping):

@@ -278,6 +278,7 @@ def test_a_prediction_is_the_mean_over_constants():
     assert off.sum() < 0.1 * np.exp(-(found.curve.kappa**2) / 2).sum()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("activation", ["relu", pytest.param("softplus(x) + 2", marks=pytest.mark.statistical)])
 def test_more_constants_change_little_and_other_problems_of_a_batch_nothing(activation):
     problem = CONSTANT.replace(activation=activation, d=100, width=150, n_step=200, n=300, ridge=1.0)
@@ -397,6 +398,7 @@ def test_signs_of_the_same_network_change_nothing(problem):
         assert errors(other) == pytest.approx(expected, rel=1e-8 if several else 1e-9)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("eta", "readout"), [(1.0, {-1.0: 0.5, 1.0: 0.5}), pytest.param(20.0, "constant", marks=pytest.mark.statistical)]
 )
@@ -539,7 +541,7 @@ def test_errors_follow_the_stretch_of_the_rows(activation, teacher):
     ("activation", "teacher", "readout"),
     [
         ("tanh(x) + 0.3*H2", "x + 1.5", "constant"),
-        ("gelu(x) - 0.5/sqrt(pi)", "x - 1", {-1.0: 0.3, 2.0: 0.7}),
+        pytest.param("gelu(x) - 0.5/sqrt(pi)", "x - 1", {-1.0: 0.3, 2.0: 0.7}, marks=pytest.mark.statistical),
         ("sin(x) - 0.4*H2", "x - 1", {0.5: 0.5, 2.0: 0.5}),
     ],
 )

@@ -752,12 +752,12 @@ def test_points_of_the_setting_before_are_in_the_link(watched):
     watched.settled()
     assert "A network, before" not in watched.traces()
     again = page.evaluate("(document.querySelector('#share').click(), location.hash)")
-    for _ in range(2):
-        words = "The points drawn before are along another axis, samples per dimension n/d."
-        assert page.inner_text("#simulation-status") == words
-        assert page.inner_text("#run") == "Simulate again"
-        watched.open(again)
-        watched.until("document.querySelector('#run').textContent === 'Simulate again'")
+    words = "The points drawn before are along another axis, samples per dimension n/d."
+    assert page.inner_text("#simulation-status") == words
+    assert page.inner_text("#run") == "Simulate again"
+    watched.open(again)
+    watched.until("document.querySelector('#run').textContent === 'Simulate again'")
+    assert page.inner_text("#simulation-status") == words
     page.click("#run")
     watched.until("document.querySelector('#simulation-status').textContent.includes('standard errors')")
     assert len(watched.traces()["A network"]["x"]) == 3

@@ -40,7 +40,7 @@ def both(features, targets, monkeypatch, **options):
 @pytest.mark.parametrize(
     ("kind", "most"),
     [
-        ("random features", 30),
+        pytest.param("random features", 30, marks=pytest.mark.statistical),
         ("after a step", 50),
         pytest.param("heavy tails", 64, marks=pytest.mark.statistical),
         ("weighted", 50),

@@ -39,7 +39,7 @@ def test_spike_of_a_population_gradient() -> None:
 @pytest.mark.parametrize(
     ("activation", "teacher"),
     [
-        ("tanh", "sin"),
+        pytest.param("tanh", "sin", marks=pytest.mark.statistical),
         ("relu", "relu"),
         pytest.param("relu", "tanh", marks=pytest.mark.statistical),
         pytest.param("softplus", "sin", marks=pytest.mark.statistical),

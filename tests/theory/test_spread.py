@@ -181,7 +181,7 @@ def test_a_variance_below_zero_is_refused(monkeypatch):
         ),
         # Readouts of many values: half a minute.
         pytest.param({"activation": "relu", "output_scale": "1/sqrt(N)"}, marks=pytest.mark.statistical),
-        {"damping": 0.5},
+        pytest.param({"damping": 0.5}, marks=pytest.mark.statistical),
     ],
 )
 def test_a_batch_has_the_spreads_of_its_problems(changes):
@@ -245,7 +245,7 @@ def test_nearly_equal_eigenvalues_have_the_spread_of_isotropic_inputs(changes):
     assert found.train_error == pytest.approx(isotropic.train_error, rel=2e-8)
 
 
-@pytest.mark.parametrize("damping", [1.0, 0.1])
+@pytest.mark.parametrize("damping", [pytest.param(1.0, marks=pytest.mark.statistical), 0.1])
 def test_a_damped_step_on_nearly_equal_eigenvalues_has_the_spread_of_isotropic_inputs(damping):
     sizes = {name: 10**6 * getattr(BASE, name) for name in ("d", "width", "n_step", "n")}
     problem = BASE.replace(**sizes, ridge=2e6, readout="constant", damping=damping)

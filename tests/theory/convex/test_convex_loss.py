@@ -174,7 +174,7 @@ def test_a_loss_of_ones_own():
 @pytest.mark.parametrize(
     ("name", "penalty", "channel", "d"),
     [
-        ("huber(0.4)", "l1", "real", math.inf),
+        pytest.param("huber(0.4)", "l1", "real", math.inf, marks=pytest.mark.statistical),
         ("absolute", "ridge", "real", 80),
         pytest.param("pseudo_huber(0.5)", "elastic_net(0.5)", "real", 80, marks=pytest.mark.statistical),
         ("logistic", "ridge", "sign", math.inf),

@@ -594,7 +594,7 @@ def test_what_fills_up_a_table_weighs_nothing():
 # --- refusals ---
 
 
-@pytest.mark.parametrize("coefficient", [5.0, 8.0])
+@pytest.mark.parametrize("coefficient", [5.0, pytest.param(8.0, marks=pytest.mark.statistical)])
 def test_features_too_large_for_double_precision_are_refused(coefficient):
     # A mean square of -2e17 at a residual of 1e-13, before the average was looked at.
     problem = BASE.replace(activation="exp(x/2)", eta=gs.Step(coefficient, 0.5), n_step=1200)

@@ -71,7 +71,7 @@ def largest_difference(one: Law, other: Law) -> float:
 # --- limits --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ["tanh", pytest.param("relu", marks=pytest.mark.statistical)])
 def test_one_class_is_an_isotropic_bulk(activation: str) -> None:
     network = network_of(problem(activation=activation, inputs=None, readout=VALUES))
     plain = FeatureEquations(*arguments(network))
@@ -149,7 +149,7 @@ def same(one: module.Spectrum, other: module.Spectrum, accuracy: float) -> None:
     ("activation", "readout", "scale"),
     [
         pytest.param("tanh", "constant", "1/N", marks=pytest.mark.statistical),
-        ("tanh", "gaussian", "1/N"),
+        pytest.param("tanh", "gaussian", "1/N", marks=pytest.mark.statistical),
         ("relu", "constant", "1/N"),
         pytest.param("relu", "gaussian", "1/N", marks=pytest.mark.statistical),
         pytest.param("tanh", "constant", "1/sqrt(N)", marks=pytest.mark.statistical),
@@ -283,7 +283,7 @@ def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[
     "changes",
     [
         {},
-        {"damping": 0.1},
+        pytest.param({"damping": 0.1}, marks=pytest.mark.statistical),
         pytest.param({"activation": "tanh(x)+0.3*x**2"}, marks=pytest.mark.statistical),
         {"damping": 1.0, "inputs": None, "readout": "gaussian"},
     ],

@@ -500,7 +500,11 @@ UNBOUNDED = gs.Problem(activation="sin", teacher="x + x**2 - 1", d=200, width=30
 @pytest.mark.parametrize(
     ("changes", "share"),
     [
-        ({"activation": "log(1+exp(x))", "readout": "constant", "eta": gs.Step(2, 0.5)}, 0.025),
+        pytest.param(
+            {"activation": "log(1+exp(x))", "readout": "constant", "eta": gs.Step(2, 0.5)},
+            0.025,
+            marks=pytest.mark.statistical,
+        ),
         ({"activation": "tanh", "readout": "constant", "eta": gs.Step(2, 0.5)}, 0.005),
         pytest.param({"activation": "relu", "eta": gs.Step(1, 0.5)}, 0.012, marks=pytest.mark.statistical),
     ],
@@ -533,7 +537,7 @@ def test_the_bulk_ends_at_the_largest_residual_of_a_typical_step() -> None:
     assert np.quantile(third, 0.1) < spectrum.bulk.edge < np.max(third)
 
 
-@pytest.mark.parametrize("teacher", ["sign(x)", "1+0*x"])
+@pytest.mark.parametrize("teacher", ["sign(x)", pytest.param("1+0*x", marks=pytest.mark.statistical)])
 def test_residuals_that_are_as_large_as_each_other(teacher: str) -> None:
     problem = UNBOUNDED.replace(activation="relu", teacher=teacher, eta=gs.Step(3, 0.5), n=400, readout="constant")
     spectrum = feature_spectrum(problem)

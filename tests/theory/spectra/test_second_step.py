@@ -40,7 +40,12 @@ def singular_values(asked, eta, seed, count):
 
 
 @pytest.mark.parametrize(
-    "activation", ["tanh", pytest.param("relu", marks=pytest.mark.statistical), "sin(x) + cos(x) - exp(-0.5)"]
+    "activation",
+    [
+        pytest.param("tanh", marks=pytest.mark.statistical),
+        pytest.param("relu", marks=pytest.mark.statistical),
+        "sin(x) + cos(x) - exp(-0.5)",
+    ],
 )
 def test_without_a_second_step_it_is_the_spectrum_of_the_first(activation):
     # The network's own output reduces the weights along the readout, which this theory leaves out. That is a finite

@@ -120,7 +120,13 @@ def test_a_population_step_stretches_all_rows_and_adds_one(inputs):
     assert outlier.teacher_overlap == pytest.approx(signal / stretch**2 / whole * turned, rel=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "relu", "teacher": "tanh(x)+0.5", "eta": gs.Step(2.0, 0.5)}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, marks=pytest.mark.statistical),
+        {"activation": "relu", "teacher": "tanh(x)+0.5", "eta": gs.Step(2.0, 0.5)},
+    ],
+)
 def test_moments_of_the_law(changes):
     # tr W^T W and tr (W^T W)^2 over d, from the covariance of the rows: one of them in isotropic inputs.
     # In the limit, where the largest residual of the samples is that of their law.

@@ -61,7 +61,7 @@ class Drawn:
         return np.bincount(self.classes, vector * other)
 
 
-@pytest.mark.parametrize("damping", [math.inf, 0.5])
+@pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 0.5])
 def test_the_mean_row_of_drawn_steps_differs_between_classes(damping):
     problem = BASE.replace(damping=damping)
     step = step_statistics(problem, problem.d, problem.width, problem.n_step)

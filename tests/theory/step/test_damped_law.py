@@ -125,7 +125,7 @@ def drawn_products(x, r, metric, c, square):
 @pytest.mark.parametrize(
     ("damping", "count", "linear", "root"),
     [
-        (0.1, 800, 0.0, 0.0),
+        pytest.param(0.1, 800, 0.0, 0.0, marks=pytest.mark.statistical),
         (1.0, 300, 0.0, 0.0),
         pytest.param(0.2, 300, 0.0, 0.0, marks=pytest.mark.statistical),
         pytest.param(0.1, 800, 0.4, 0.6, marks=pytest.mark.statistical),

@@ -44,7 +44,7 @@ def test_the_first_step_is_that_of_one_step(changes: dict[str, Any]) -> None:
         {},
         pytest.param({"activation": "relu", "teacher": "relu"}, marks=pytest.mark.statistical),
         pytest.param({"teacher": "H3 + 0.3*x"}, marks=pytest.mark.statistical),
-        {"readout": {-0.7: 1.0}, "eta": 20.0},
+        pytest.param({"readout": {-0.7: 1.0}, "eta": 20.0}, marks=pytest.mark.statistical),
     ],
 )
 def test_three_steps_of_real_networks(changes: dict[str, Any]) -> None:

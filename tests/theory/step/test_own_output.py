@@ -226,7 +226,7 @@ def test_means_over_constants_of_the_step_itself(activation, teacher, n_step):
     assert np.all(np.abs(found / expected - 1) < [3e-3, 1e-4, 1e-4])
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.3])
+@pytest.mark.parametrize("alpha", [pytest.param(0.1, marks=pytest.mark.statistical), 0.3])
 def test_means_over_constants_are_those_of_the_expansion_in_powers_of_the_step(alpha):
     problem = gs.Problem.moniri2024(
         phi=0.5, psi=0.4, alpha=alpha, lam=0.1, n=10**12, activation="softplus(x) + 2", teacher="H1 + 0.3*H2", noise=0.3
@@ -377,7 +377,10 @@ def _mirrored(problem):
     "problem",
     [
         SIGNS.replace(activation="tanh(1.2*x)", teacher="sin(1.2*x)"),
-        SIGNS.replace(activation="tanh(x) + 0.3*(x**2-1)", teacher="sin(x) + 1", readout={-2.0: 0.3, 1.0: 0.7}),
+        pytest.param(
+            SIGNS.replace(activation="tanh(x) + 0.3*(x**2-1)", teacher="sin(x) + 1", readout={-2.0: 0.3, 1.0: 0.7}),
+            marks=pytest.mark.statistical,
+        ),
         SIGNS.replace(activation="sign(x) - 0.3*x - 0.2*(x**2-1)", teacher="sin(x) + 1"),
         pytest.param(
             SIGNS.replace(activation="softplus(x) + 1", teacher="sin(x) + 1", readout="gaussian", eta=2.0),

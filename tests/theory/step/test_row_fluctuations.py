@@ -232,7 +232,7 @@ def test_networks_whose_norms_tell_of_their_directions(changes, seeds):
             {"activation": "max(x,0)+exp(min(x,0))-1", "eta": gs.Step(2.0, 0.5)}, marks=pytest.mark.statistical
         ),
         pytest.param({"teacher": "x", "eta": gs.Step(2.0, 0.5)}, marks=pytest.mark.statistical),
-        {"readout": "gaussian"},
+        pytest.param({"readout": "gaussian"}, marks=pytest.mark.statistical),
     ],
     ids=["mean", "centred", "elu", "no-mean", "gaussian"],
 )

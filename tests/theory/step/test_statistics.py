@@ -44,7 +44,7 @@ BASE = gs.Problem(
     "changes",
     [
         {},
-        {"initial_weights": "gaussian", "readout": "gaussian"},
+        pytest.param({"initial_weights": "gaussian", "readout": "gaussian"}, marks=pytest.mark.statistical),
         {"activation": "relu", "teacher": "relu", "n_step": 600},
         {"activation": "softplus", "teacher": "tanh(x) + 1"},
         {"activation": "sin", "teacher": "tanh", "readout": "gaussian", "output_scale": "1/sqrt(N)"},

@@ -795,7 +795,8 @@ def set_to_work(serving, address):
     ("path", "body"),
     [
         pytest.param(
-            *("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
+            "best",
+            {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]},
             marks=pytest.mark.statistical,  # computed by the processes that compute curves
         ),
         ("simulate", request(changed(d=400)) | {"seeds": 100}),

@@ -52,7 +52,6 @@ SPARSE = {
     "several_steps": {"line": 0, "pool": 30, "points": [4.0]},
     "staircase": {"grid": 5, "points": [0.1, 0.4]},
     "tuned_curves": {"lines": 2},
-    "universality": {"points": [0.3]},
     "weights_spectrum": {"grid": 5},
     "weights_spectrum_m1": {"grid": 3},
 }

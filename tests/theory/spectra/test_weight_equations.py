@@ -365,7 +365,6 @@ def test_a_square_layer_has_a_hard_edge(inputs, damping):
     assert abs((240 * law.cumulative(smallest)).mean() - mean) < 3.5 * deviation / math.sqrt(draws)
 
 
-@pytest.mark.statistical
 def test_a_weak_step_of_a_square_layer_is_followed_to_zero():
     # Entries of the matrices differ by ten powers of ten there.
     inputs = gs.Inputs.power_law(0.5, 2.0, d=500)

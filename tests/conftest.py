@@ -1,8 +1,10 @@
 """Which examples hypothesis tries: the same in every run, unless the command line asks for ``random``.
 
-No test leaves figures open in pyplot to the next.
+No test leaves figures open in pyplot to the next. What collection makes stays until the end, so that the garbage
+collector need not look through it again and again.
 """
 
+import gc
 import sys
 from typing import Any
 
@@ -14,6 +16,14 @@ PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthChe
 settings.register_profile("repeatable", derandomize=True, **PATIENT)
 settings.register_profile("random", derandomize=False, print_blob=True, **PATIENT)
 settings.load_profile("repeatable")
+
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

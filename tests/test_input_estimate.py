@@ -32,7 +32,13 @@ def classes_of(values: Array, law: gs.Inputs) -> list[Array]:
 
 
 @pytest.mark.parametrize(
-    ("d", "rows", "exponent", "teacher"), [(60, 90, 0.5, 0.5), (60, 240, 1, 1), (60, 1500, 0.5, 0), (20, 600, 1, 0)]
+    ("d", "rows", "exponent", "teacher"),
+    [
+        pytest.param(60, 90, 0.5, 0.5, marks=pytest.mark.statistical),
+        (60, 240, 1, 1),
+        pytest.param(60, 1500, 0.5, 0, marks=pytest.mark.statistical),
+        (20, 600, 1, 0),
+    ],
 )
 def test_values_are_within_their_errors_of_the_law_that_was_drawn(
     d: int, rows: int, exponent: float, teacher: float

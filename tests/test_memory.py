@@ -136,7 +136,7 @@ def test_a_batch_holds_few_tables_at_a_time(monkeypatch):
     assert predict_module._prepared.cache_info().held <= most
 
 
-@pytest.mark.parametrize("damping", [math.inf, 0.5])
+@pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 0.5])
 def test_points_of_a_curve_do_not_hold_their_laws_all_at_once(damping):
     # The law of the rows has an array over many points and nodes.
     problem = gs.Problem(

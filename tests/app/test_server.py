@@ -299,7 +299,14 @@ CODES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "setting"), CODES)
+#: With these every axis has one setting, and every unit, readout and kind of size is in one.
+AXES = (0, 3, 4, 5, 7, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [pytest.param(*case, marks=() if k in AXES else pytest.mark.statistical) for k, case in enumerate(CODES)],
+)
 def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
     axis = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
     monkeypatch.chdir(tmp_path)
@@ -323,13 +330,12 @@ def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
 @pytest.mark.parametrize(
     ("name", "setting", "noise"),
     [
-        ("n", fast(d=24), "neither"),
         ("n", fast(d="inf", n_step="n"), "both"),
         ("ridge", fast(d=24, ridge={"per_n": 0.1}), "neither"),
         *(
             pytest.param(*case, marks=pytest.mark.statistical)
             for case in [
-                ("n", fast(d=24), "both"),
+                *(("n", fast(d=24), noise) for noise in ("neither", "both")),
                 ("n", fast(d="inf", n_step="n"), "neither"),
                 ("ridge", fast(d=24, ridge={"per_n": 0.1}), "both"),
             ]
@@ -788,7 +794,11 @@ def set_to_work(serving, address):
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
+        pytest.param(
+            "best",
+            {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]},
+            marks=pytest.mark.statistical,  # computed by the processes that compute curves
+        ),
         ("simulate", request(changed(d=400)) | {"seeds": 100}),
         ("curves", {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}}),
         (None, None),

@@ -321,7 +321,7 @@ def test_noise_has_no_index():
     assert np.mean(found) < 0.5
 
 
-@pytest.mark.parametrize("damping", [0.1, math.inf])
+@pytest.mark.parametrize("damping", [0.1, pytest.param(math.inf, marks=pytest.mark.statistical)])
 def test_noise_has_no_direction(damping):
     """In five columns two random directions have a correlation of .4 on average, of which .75 would follow."""
     found = []
@@ -474,7 +474,7 @@ def test_the_penalty_of_a_link_has_the_least_error_of_cross_validation(noise, wi
     assert again == pytest.approx((found, freedom), rel=0.1)
 
 
-@pytest.mark.parametrize("rows", [30, 100, 400])
+@pytest.mark.parametrize("rows", [30, 100, pytest.param(400, marks=pytest.mark.statistical)])
 def test_a_link_explains_nothing_of_noise_and_all_that_can_be_of_a_wave(rows):
     explained = []
     for seed in range(60):

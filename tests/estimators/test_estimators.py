@@ -74,7 +74,7 @@ def test_split_rows_serve_one_purpose(single_index):
     assert abs(model.step_samples_ - 420) < 5 * np.sqrt(600 * 0.7 * 0.3)
 
 
-@pytest.mark.parametrize("state", [None, 3, "generator"])
+@pytest.mark.parametrize("state", [None, pytest.param(3, marks=pytest.mark.statistical), "generator"])
 def test_a_diagnosis_splits_the_rows_as_the_fit_did(single_index, state):
     X, y = single_index
     random_state = np.random.RandomState(3) if state == "generator" else state
@@ -278,7 +278,7 @@ def test_data_that_cannot_be_used():
         gs.OneStepClassifier(width=5).fit(X, ["a", None] * 5)
 
 
-@pytest.mark.parametrize("levels", [2, 3, 12])
+@pytest.mark.parametrize("levels", [2, pytest.param(3, marks=pytest.mark.statistical), 12])
 def test_a_factor_with_few_levels_is_predicted_by_its_means(levels):
     """New rows have the same levels, and leaving out all rows of one would tell nothing about them."""
     random = np.random.default_rng(0)

@@ -59,7 +59,7 @@ def test_without_a_step_it_is_leave_one_out_with_an_intercept():
         assert curve.r2[0, place] == pytest.approx(1 - np.mean(left_out) / np.var(y), rel=1e-6)
 
 
-@pytest.mark.parametrize("factor", [0.4, 2.0])
+@pytest.mark.parametrize("factor", [pytest.param(0.4, marks=pytest.mark.statistical), 2.0])
 def test_other_sizes_are_those_of_refits_with_an_intercept(factor):
     """Plain ridge regression, many pools: what the estimates are off on average is within their scatter."""
     random = np.random.default_rng(2)
@@ -115,6 +115,7 @@ def test_a_row_is_scored_by_networks_that_have_not_used_its_target(split):
     assert seen.levels(penalties).half is None
 
 
+@pytest.mark.statistical
 def test_the_whole_estimator_with_these_rows_and_with_twice_as_many(stepped):
     """Refits choose their step and penalty, and are tested on fresh rows."""
     _, _, model, curve = stepped

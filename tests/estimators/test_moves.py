@@ -86,7 +86,13 @@ def test_several_directions_are_learned():
     assert 2 < model.learned_.effective < 4
 
 
-@pytest.mark.parametrize("function", [lambda u: u[:, 0] * u[:, 1] * u[:, 2], lambda u: np.sin(2 * u[:, 0]) + u[:, 1]])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda u: u[:, 0] * u[:, 1] * u[:, 2],
+        pytest.param(lambda u: np.sin(2 * u[:, 0]) + u[:, 1], marks=pytest.mark.statistical),
+    ],
+)
 def test_what_few_random_features_do_not_see_is_learned(function):
     """A product of three inputs and a fast wave, of which one step learns the linear part."""
     random = np.random.default_rng(7)
@@ -103,7 +109,10 @@ def test_what_few_random_features_do_not_see_is_learned(function):
 
 @pytest.mark.parametrize(
     ("function", "activation"),
-    [(lambda u: np.sin(2 * u[:, :3]).sum(axis=1), "tanh"), (lambda u: u[:, 0] * u[:, 1] + u[:, 2] * u[:, 3], "relu")],
+    [
+        (lambda u: np.sin(2 * u[:, :3]).sum(axis=1), "tanh"),
+        pytest.param(lambda u: u[:, 0] * u[:, 1] + u[:, 2] * u[:, 3], "relu", marks=pytest.mark.statistical),
+    ],
 )
 def test_smooth_functions_get_smooth_neurons(function, activation):
     """Of ReLU and tanh the better one is taken, where neither is given and several steps are allowed."""

@@ -143,7 +143,14 @@ def test_the_small_step_yields_to_what_is_clearly_better(none, large, spread, ch
     assert StepErrors(moves, squares, np.ones(400), np.arange(400), (None,) * 3).chosen.scale == chosen
 
 
-@pytest.mark.parametrize(("n", "d"), [(300, 100), (200, 20), pytest.param(1000, 50, marks=pytest.mark.statistical)])
+@pytest.mark.parametrize(
+    ("n", "d"),
+    [
+        pytest.param(300, 100, marks=pytest.mark.statistical),
+        (200, 20),
+        pytest.param(1000, 50, marks=pytest.mark.statistical),
+    ],
+)
 def test_noise_is_not_fitted_through_the_step(n, d):
     for seed in range(4):
         random = np.random.default_rng(seed)

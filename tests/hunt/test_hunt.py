@@ -115,7 +115,7 @@ def test_neighbours_differ_in_one_thing() -> None:
         gs.Problem.from_dict(other.problem())
 
 
-@pytest.mark.parametrize("readout", ["constant", "mixed letters"])
+@pytest.mark.parametrize("readout", [pytest.param("constant", marks=pytest.mark.statistical), "mixed letters"])
 def test_a_network_is_that_of_its_problem(readout: str) -> None:
     """-sigma is measured as sigma with the readout -a."""
     levels = {**chosen(activation="odd", step="1/2").levels, "readout": readout, "sign of the activation": "-"}

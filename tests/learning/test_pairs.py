@@ -38,7 +38,13 @@ def both(features, targets, monkeypatch, **options):
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("random features", 30), ("after a step", 50), ("heavy tails", 64), ("weighted", 50)]
+    ("kind", "most"),
+    [
+        pytest.param("random features", 30, marks=pytest.mark.statistical),
+        ("after a step", 50),
+        pytest.param("heavy tails", 64, marks=pytest.mark.statistical),
+        ("weighted", 50),
+    ],
 )
 def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):
     features, targets = rows(kind)

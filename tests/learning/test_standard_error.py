@@ -64,7 +64,7 @@ def test_targets_of_noise_have_the_deviation_of_a_mean_square():
 @pytest.mark.parametrize(
     ("width", "ridge", "training"),
     [
-        (6, 0.3, False),
+        pytest.param(6, 0.3, False, marks=pytest.mark.statistical),
         (10, 5.0, True),
         pytest.param(6, 0.3, True, marks=pytest.mark.statistical),
         pytest.param(10, 5.0, False, marks=pytest.mark.statistical),

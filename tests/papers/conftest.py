@@ -38,24 +38,30 @@ def common_case(request: pytest.FixtureRequest) -> tuple[str, str, float, float,
 
 
 #: Places on lines. What is judged is compared at the points, which every line has, so that few places lose no check.
-LINE = 5
-#: The same of figures whose theory is slow, or is many fits, and fewer points or networks of them.
+LINE = 2
+#: What the fast preset has besides: fewer places of theory that is slow, or is many fits, and fewer points or networks.
+#: Of three points or more every other figure has the first and the last.
 SPARSE = {
-    "convex_classes": {"line": 2},
-    "convex_robust": {"line": 2},
-    "convex_sparse": {"line": 2},
+    "convex_classes": {"points": [2.4]},
     "feature_spectrum": {"grid": 3},
-    "damping": {"line": 3},
     "fig8_spectrum": {"grid": 3},
     "optimisers": {"seeds": 3},
     "phase_diagram": {"columns": 4, "rows": 3},
-    "reused_samples": {"d": 300},
+    "proposition2": {"points": [48, 96, 192]},
+    "reused_samples": {"d": 300, "points": [16.0]},
     "several_steps": {"line": 0, "pool": 30, "points": [4.0]},
     "staircase": {"grid": 5, "points": [0.1, 0.4]},
     "tuned_curves": {"lines": 2},
     "weights_spectrum": {"grid": 5},
     "weights_spectrum_m1": {"grid": 3},
 }
+
+
+def fast(name, preset):
+    """Return the quick preset of a figure with fewer points and places."""
+    points = preset.get("points", ())
+    ends = {"points": [points[0], points[-1]]} if len(points) > 2 and name not in SPARSE else {}
+    return {**preset, "line": LINE, **ends, **SPARSE.get(name, {})}
 
 
 def kept_by_all_processes(folder, name, make):
@@ -77,19 +83,19 @@ def figures_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def measured(figures_folder):
-    """Return a function: a figure by name, and the results of its quick preset."""
+    """Return a function: a figure by name, and the results of its quick preset, whole or fast."""
 
     @cache
-    def of(name):
+    def of(name, whole=False):
         (figure,) = load_figures([name])
-        preset = {**figure.presets["quick"], "line": LINE, **SPARSE.get(name, {})}
-        figure = dataclasses.replace(figure, presets={"quick": preset})
+        preset = figure.presets["quick"]
+        figure = dataclasses.replace(figure, presets={"quick": preset if whole else fast(name, preset)})
 
         def run():
             found = dict(execute(figure.tasks("quick"), Store(figures_folder / "store"), workers=1))
             return [found[place] for place in range(len(found))]
 
-        return figure, kept_by_all_processes(figures_folder, f"{name}-measured", run)
+        return figure, kept_by_all_processes(figures_folder, f"{name}-{whole}-measured", run)
 
     return of
 
@@ -99,9 +105,9 @@ def quick(measured, figures_folder):
     """Return a function: the finished quick preset of a figure by name."""
 
     @cache
-    def of(name):
-        figure, results = measured(name)
-        return kept_by_all_processes(figures_folder, name, lambda: figure.assemble("quick", results))
+    def of(name, whole=False):
+        figure, results = measured(name, whole)
+        return kept_by_all_processes(figures_folder, f"{name}-{whole}", lambda: figure.assemble("quick", results))
 
     return of
 

@@ -284,7 +284,9 @@ def test_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         group_statistics("tanh", "sin", groups, alpha=1.0, lam=1e-3)
 
 
-@pytest.mark.parametrize(("teacher", "pole"), [("tanh(5*x)", 5), ("tanh(20*x)", 20)])
+@pytest.mark.parametrize(
+    ("teacher", "pole"), [pytest.param("tanh(5*x)", 5, marks=pytest.mark.statistical), ("tanh(20*x)", 20)]
+)
 def test_a_steep_teacher_along_the_spike_is_resolved(teacher: str, pole: int) -> None:
     """At alignment one nothing smooths it: the upper bound is one average over a fine rule."""
     groups = NeuronGroups.of([1.0], strengths=0.3, alignments=1.0)

@@ -39,10 +39,10 @@ def test_spike_of_a_population_gradient() -> None:
 @pytest.mark.parametrize(
     ("activation", "teacher"),
     [
-        ("tanh", "sin"),
+        pytest.param("tanh", "sin", marks=pytest.mark.statistical),
         ("relu", "relu"),
         pytest.param("relu", "tanh", marks=pytest.mark.statistical),
-        ("softplus", "sin"),
+        pytest.param("softplus", "sin", marks=pytest.mark.statistical),
     ],
 )
 def test_spike_of_drawn_gradient_steps(activation: str, teacher: str) -> None:

@@ -29,6 +29,8 @@ from gradstep.papers.report import _measured, write_report, write_section
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
 FIGURES = {figure.name: figure for figure in load_figures()}
+#: Figures whose experiment another figure has, which is drawn faster.
+ALIKE = ("convex_robust", "feature_spectrum", "fig5_width", "result33")
 
 
 def tiny(name="fig3b"):
@@ -68,9 +70,18 @@ def test_settings_are_complete(name):
         assert len({(str(task.parameters), task.seed) for task in tasks}) == len(tasks)
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES))
-def test_quick_preset_meets_its_criterion(name, quick):
-    result = quick(name)
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        *(
+            pytest.param(name, False, marks=pytest.mark.statistical if name in ALIKE else ())
+            for name in sorted(FIGURES)
+        ),
+        *(pytest.param(name, True, marks=pytest.mark.statistical) for name in sorted(FIGURES)),
+    ],
+)
+def test_quick_preset_meets_its_criterion(name, whole, quick):
+    result = quick(name, whole)
     assert result.outcome.panels
     assert result.outcome.comparisons or result.outcome.checks
     assert result.verdict.passed, (result.verdict, result.outcome.comparisons, result.outcome.checks)

@@ -62,7 +62,7 @@ def check(curve: gs.LearningCurve, place: tuple[int, int], mean: Rows, error: Ro
     [
         ({}, {}),
         pytest.param({"readout": "constant"}, {"steps": 3}, marks=pytest.mark.statistical),
-        ({"teacher": "H3"}, {"steps": 3, "fresh": False}),
+        pytest.param({"teacher": "H3"}, {"steps": 3, "fresh": False}, marks=pytest.mark.statistical),
         pytest.param({"activation": "tanh(x) + 0.3*x**2", "teacher": "x - 1"}, {}, marks=pytest.mark.statistical),
         ({"activation": "relu", "teacher": "x1*x2 + tanh(x1)"}, {"steps": 2, "fresh": False}),
         pytest.param({}, {"steps": 2, "optimiser": "spectral"}, marks=pytest.mark.statistical),
@@ -159,6 +159,7 @@ def test_the_control_takes_out_most_of_the_scatter_and_nothing_of_the_mean(monke
     assert (difference < 4 * without.test_standard_error).all()
 
 
+@pytest.mark.statistical
 def test_the_standard_error_is_the_scatter_over_other_pools() -> None:
     weights = gs.Network(BASE, 0).after
     curves = [
@@ -196,6 +197,7 @@ def test_accuracy_is_what_was_asked_for_or_there_is_a_caveat(monkeypatch: pytest
 # --- simulate -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_expected_fits_scatter_less_around_the_same_mean() -> None:
     problem = BASE.replace(n=70)
     drawn, expected = (gs.simulate(problem, 8, ridge=[0.5, 5.0], fit=fit) for fit in ("drawn", "expected"))

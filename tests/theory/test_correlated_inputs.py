@@ -305,7 +305,7 @@ def test_a_spike_that_differs_between_draws_is_a_caveat():
         assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
 
 
-@pytest.mark.parametrize("damping", [math.inf, 1.0])
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(1.0, marks=pytest.mark.statistical)])
 def test_the_spike_of_many_draws_varies_as_the_caveat_says(damping):
     # With few samples of large labels; what else varies is of higher order.
     problem = FINITE.replace(teacher="x+0.2*(x**3-3*x)", n_step=480, width=20, n=10, inputs=TWO_LEVELS, noise=0.0)
@@ -349,7 +349,9 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
     assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
-@pytest.mark.parametrize("inputs", [gs.Inputs([1 + 1e-7, 1 - 1e-7]), TWO_LEVELS])
+@pytest.mark.parametrize(
+    "inputs", [gs.Inputs([1 + 1e-7, 1 - 1e-7]), pytest.param(TWO_LEVELS, marks=pytest.mark.statistical)]
+)
 def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one(inputs):
     problem, labels = FINITE.replace(inputs=inputs), {"loss": "logistic", "channel": "sign"}
     plain, damped = convex_prediction(problem, **labels), convex_prediction(problem.replace(damping=1e7), **labels)
@@ -488,7 +490,7 @@ def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, ch
     [
         ("ridge", math.inf),
         ("ridge", 0.3),
-        ("eta", math.inf),
+        pytest.param("eta", math.inf, marks=pytest.mark.statistical),
         ("split", 0.3),
         pytest.param("eta", 0.3, marks=pytest.mark.statistical),
         pytest.param("split", math.inf, marks=pytest.mark.statistical),

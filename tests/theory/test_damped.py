@@ -66,7 +66,7 @@ MANY_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=10**8)
 LINEAR = WEAK.replace(activation="x", n_step=100, eta=gs.Step(1.0, 0.5), damping=1e-4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(problems())
 @example(SQUARE)
 @example(SQUARE.replace(damping=1e-6))

@@ -99,6 +99,7 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
         assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 0.5])
 def test_tuned(damping):
     found = gs.tune(BASE.replace(damping=damping), over="eta")
@@ -135,7 +136,7 @@ SETTINGS = [
 )
 def test_errors_are_those_of_networks(changes):
     problem = BASE.replace(d=300, width=360, n_step=600, n=600, ridge=8.0, **changes)
-    theory, found = gs.predict(problem), gs.simulate(problem, seeds=32)
+    theory, found = gs.predict(problem), gs.simulate(problem, seeds=16)
     for name, allowed in (("test_error", 0.015), ("train_error", 0.025)):
         mean, error = float(found.mean(name)), float(found.standard_error(name))
         assert abs(getattr(theory, name) - mean) < 3 * error + allowed * mean, name
@@ -144,7 +145,7 @@ def test_errors_are_those_of_networks(changes):
     assert abs(small.test_error / theory.test_error - 1) > 0.01
 
 
-@pytest.mark.parametrize("inputs", [None, "power_law(0.5)"])
+@pytest.mark.parametrize("inputs", [None, pytest.param("power_law(0.5)", marks=pytest.mark.statistical)])
 def test_spread_after_a_damped_step_is_near_that_of_a_large_damping(inputs):
     # The law of the samples of a draw has to keep both projections of a residual uncorrelated and of mean square one.
     problem = BASE.replace(inputs=inputs)
@@ -171,7 +172,9 @@ def test_spread_is_that_of_networks(changes):
 OF_LAYER = ("singular_value", "gradient_overlap", "teacher_overlap", "readout_overlap")
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": NOT_ODD, "readout": {0.5: 0.5, 2: 0.5}}])
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param({"activation": NOT_ODD, "readout": {0.5: 0.5, 2: 0.5}}, marks=pytest.mark.statistical)]
+)
 def test_the_first_layer_of_isotropic_inputs_and_of_a_hardly_damped_step(changes):
     problem = BASE.replace(inputs=None, eta=gs.Step(1.0, 0.5), **changes)
     plain = weight_spectrum(problem).outlier

@@ -176,10 +176,13 @@ def test_a_variance_below_zero_is_refused(monkeypatch):
     "changes",
     [
         {},
-        {"activation": "relu", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+        pytest.param(
+            {"activation": "relu", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+            marks=pytest.mark.statistical,
+        ),
         # Readouts of many values: half a minute.
         pytest.param({"activation": "relu", "output_scale": "1/sqrt(N)"}, marks=pytest.mark.statistical),
-        {"damping": 0.5},
+        pytest.param({"damping": 0.5}, marks=pytest.mark.statistical),
     ],
 )
 def test_a_batch_has_the_spreads_of_its_problems(changes):
@@ -218,7 +221,9 @@ def test_a_batch_is_of_problems():
     assert gs.predict_spread_many([]) == []
 
 
-@pytest.mark.parametrize("activation", ["relu", "cos", "H5/20", "H6/20", "H8/100"])
+@pytest.mark.parametrize(
+    "activation", ["relu", "cos", "H5/20", "H6/20", pytest.param("H8/100", marks=pytest.mark.statistical)]
+)
 def test_differences_are_no_rounding(monkeypatch, activation):
     # The features of a few inputs are thousands of times larger than all others, and must not hide them: a difference
     # ten times as large, in which rounding would be a hundred times less, says the same to its own error.
@@ -241,7 +246,7 @@ def test_nearly_equal_eigenvalues_have_the_spread_of_isotropic_inputs(changes):
     assert found.train_error == pytest.approx(isotropic.train_error, rel=2e-8)
 
 
-@pytest.mark.parametrize("damping", [1.0, 0.1])
+@pytest.mark.parametrize("damping", [pytest.param(1.0, marks=pytest.mark.statistical), 0.1])
 def test_a_damped_step_on_nearly_equal_eigenvalues_has_the_spread_of_isotropic_inputs(damping):
     sizes = {name: 10**6 * getattr(BASE, name) for name in ("d", "width", "n_step", "n")}
     problem = BASE.replace(**sizes, ridge=2e6, readout="constant", damping=damping)
@@ -370,6 +375,7 @@ def test_networks_of_correlated_inputs_or_a_damped_step_spread_as_predicted(chan
     spread_over_networks(changes, 300, 0.05)
 
 
+@pytest.mark.statistical
 def test_some_networks_of_correlated_inputs_spread_as_predicted():
     # Without the places of the gradient among the classes the test error would deviate by 1.7 times as much.
     few = {"d": 75, "width": 75, "n": 450, "ridge": 2.0, "n_step": 75, "activation": "relu", "readout": "gaussian"}

@@ -174,13 +174,13 @@ def test_a_loss_of_ones_own():
 @pytest.mark.parametrize(
     ("name", "penalty", "channel", "d"),
     [
-        ("huber(0.4)", "l1", "real", math.inf),
+        pytest.param("huber(0.4)", "l1", "real", math.inf, marks=pytest.mark.statistical),
         ("absolute", "ridge", "real", 80),
-        ("pseudo_huber(0.5)", "elastic_net(0.5)", "real", 80),
+        pytest.param("pseudo_huber(0.5)", "elastic_net(0.5)", "real", 80, marks=pytest.mark.statistical),
         ("logistic", "ridge", "sign", math.inf),
         ("logistic", "l1", "sign", 80),
         ("hinge", "ridge", "sign", math.inf),
-        ("squared_hinge", "huber(0.5)", "sign", 80),
+        pytest.param("squared_hinge", "huber(0.5)", "sign", 80, marks=pytest.mark.statistical),
     ],
 )
 def test_the_minimum_grows_with_the_penalty_by_the_penalty(name, penalty, channel, d):
@@ -213,7 +213,7 @@ def test_the_own_output_keeps_the_envelope_theorem_of_a_ridge(name):
     ("name", "penalty", "channel"),
     [
         pytest.param("pseudo_huber(0.5)", "elastic_net(0.5)", "real", marks=pytest.mark.statistical),
-        ("logistic", "l1", "sign"),
+        pytest.param("logistic", "l1", "sign", marks=pytest.mark.statistical),
         ("squared_hinge", "huber(0.5)", "sign"),
     ],
 )
@@ -240,7 +240,10 @@ def test_a_vocabulary_with_an_l1_penalty_resolves_bulk_and_offsets_together():
     assert abs(envelope_mismatch(problem, **arguments)) < 5e-6
 
 
-@pytest.mark.parametrize(("name", "channel"), [("huber(0.4)", "real"), ("logistic", "sign")])
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("name", "channel"), [("huber(0.4)", "real"), pytest.param("logistic", "sign", marks=pytest.mark.statistical)]
+)
 def test_quadrature_is_converged(name, channel):
     problem = cui(teacher="linear", readout={0.5: 0.5, 1.5: 0.5})
     coarse, fine = (

@@ -40,7 +40,7 @@ def results(prediction):
         pytest.param(
             {"teacher": "abs(x)-.3*x", "noise": 0.05}, "absolute", "real", "ridge", marks=pytest.mark.statistical
         ),
-        ({"noise": 0.05}, "hinge", "sign", "ridge"),
+        pytest.param({"noise": 0.05}, "hinge", "sign", "ridge", marks=pytest.mark.statistical),
         pytest.param({"teacher": "x-.5*x**2"}, "huber(0.5)", "real", "l1", marks=pytest.mark.statistical),
         pytest.param(
             {"teacher": "sign(x-.4)+.2*x", "activation": "max(x,0)"},
@@ -90,6 +90,7 @@ def test_the_square_loss_is_that_of_predict(changes):
     assert result.learned[near] == pytest.approx(expected.curve.learned[near], abs=1e-3)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("loss", "channel", "noise", "accuracy"),
     [
@@ -109,6 +110,7 @@ def test_nodes_along_the_rest_are_enough(loss, channel, noise, accuracy, monkeyp
     assert results(coarse) == pytest.approx(results(fine), rel=accuracy)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("loss", "channel"),
     [("huber(0.5)", "real"), pytest.param("squared_hinge", "sign", marks=pytest.mark.statistical)],

@@ -122,7 +122,7 @@ def test_correlated_inputs_and_damped_steps_have_the_plane_too(changes):
 @pytest.mark.parametrize(
     ("inputs", "damping"),
     [
-        (None, math.inf),
+        pytest.param(None, math.inf, marks=pytest.mark.statistical),
         (gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5]), 0.3),
         pytest.param(None, 0.3, marks=pytest.mark.statistical),
         pytest.param(gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5]), math.inf, marks=pytest.mark.statistical),
@@ -247,7 +247,11 @@ def test_a_second_direction_of_which_nothing_is_learned_changes_next_to_nothing(
             marks=pytest.mark.statistical,
         ),
         ({"activation": "max(x,0)", "teacher": "hermite2", "readout": "gaussian"}, 0.013),
-        ({"activation": "tanh(x)+.3*x**2", "teacher": "x+hermite2", "width": 360}, 0.008),
+        pytest.param(
+            {"activation": "tanh(x)+.3*x**2", "teacher": "x+hermite2", "width": 360},
+            0.008,
+            marks=pytest.mark.statistical,
+        ),
     ],
     ids=["relu", "two readouts", "gaussian", "linear part"],
 )
@@ -371,8 +375,13 @@ def test_a_great_many_samples_stretch_the_rows_as_many_do(n_step):
         {"activation": "abs(x)", "eta": gs.Step(1.0, 0.5)},
         {"activation": "max(x,0)", "eta": gs.Step(3.0, 0.5)},
         {"teacher": "hermite2+.3*hermite4", "eta": gs.Step(3.0, 0.5)},
-        {"activation": "max(x,0)", "teacher": "max(x,0)", "readout": "gaussian"},
-        {"activation": "softplus", "teacher": "tanh(x)+.5*hermite2", "readout": {0.5: 0.5, 2: 0.5}},
+        pytest.param(
+            {"activation": "max(x,0)", "teacher": "max(x,0)", "readout": "gaussian"}, marks=pytest.mark.statistical
+        ),
+        pytest.param(
+            {"activation": "softplus", "teacher": "tanh(x)+.5*hermite2", "readout": {0.5: 0.5, 2: 0.5}},
+            marks=pytest.mark.statistical,
+        ),
     ],
 )
 def test_features_that_are_steep_along_the_teacher_are_resolved(changes):
@@ -380,6 +389,7 @@ def test_features_that_are_steep_along_the_teacher_are_resolved(changes):
     assert gs.predict(problem).test_error == pytest.approx(gs.predict(problem, refine=2).test_error, rel=1e-4)
 
 
+@pytest.mark.statistical
 def test_where_features_are_very_steep_along_both_directions_fewer_nodes_are_enough(monkeypatch):
     """There are ten thousand nodes at the usual distances, which the memory would not take."""
     steep = EVEN.replace(

@@ -162,7 +162,9 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
     agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel(), *averages]))
 
 
-@pytest.mark.parametrize("inputs", [LEVELS, gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])])
+@pytest.mark.parametrize(
+    "inputs", [pytest.param(LEVELS, marks=pytest.mark.statistical), gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])]
+)
 def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(inputs):
     d, count, k, t, draws = 400, 400, -0.5, 0.6, 30
     teacher = "sin(x)+0.2*(x**2-1)"

@@ -71,7 +71,7 @@ def largest_difference(one: Law, other: Law) -> float:
 # --- limits --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", ["tanh", pytest.param("relu", marks=pytest.mark.statistical)])
 def test_one_class_is_an_isotropic_bulk(activation: str) -> None:
     network = network_of(problem(activation=activation, inputs=None, readout=VALUES))
     plain = FeatureEquations(*arguments(network))
@@ -148,11 +148,11 @@ def same(one: module.Spectrum, other: module.Spectrum, accuracy: float) -> None:
 @pytest.mark.parametrize(
     ("activation", "readout", "scale"),
     [
-        ("tanh", "constant", "1/N"),
-        ("tanh", "gaussian", "1/N"),
+        pytest.param("tanh", "constant", "1/N", marks=pytest.mark.statistical),
+        pytest.param("tanh", "gaussian", "1/N", marks=pytest.mark.statistical),
         ("relu", "constant", "1/N"),
-        ("relu", "gaussian", "1/N"),
-        ("tanh", "constant", "1/sqrt(N)"),
+        pytest.param("relu", "gaussian", "1/N", marks=pytest.mark.statistical),
+        pytest.param("tanh", "constant", "1/sqrt(N)", marks=pytest.mark.statistical),
         ("tanh(x)+0.3*(x**2-1)", VALUES, "1/sqrt(N)"),
     ],
 )
@@ -224,7 +224,10 @@ def test_without_a_step_there_is_no_outlier(readout: Any, damping: float) -> Non
     assert spectrum.outliers == ()
 
 
-@pytest.mark.parametrize("changes", [{}, {"damping": 0.1, "activation": "relu", "readout": VALUES}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, pytest.param({"damping": 0.1, "activation": "relu", "readout": VALUES}, marks=pytest.mark.statistical)],
+)
 def test_density_integrates_to_one_and_has_the_trace_of_the_covariance(changes: dict[str, Any]) -> None:
     case = problem(**changes)
     law, equations = feature_spectrum(case).bulk, equations_of(case)
@@ -264,8 +267,8 @@ def compared(case: gs.Problem, seeds: range, *, degrees: tuple[int | None, ...])
     [
         ({"inputs": gs.Inputs.spiked([9.0], d=300)}, (1, None)),
         ({"damping": 0.1, "activation": "relu", "readout": VALUES}, (0, 1)),
-        ({"damping": 1.0, "inputs": None, "readout": "gaussian"}, (1,)),
-        (OWN_OUTPUT, (1,)),
+        pytest.param({"damping": 1.0, "inputs": None, "readout": "gaussian"}, (1,), marks=pytest.mark.statistical),
+        pytest.param(OWN_OUTPUT, (1,), marks=pytest.mark.statistical),
         pytest.param(
             {**OWN_OUTPUT, "activation": "tanh(x)+0.3*(x**2-1)", "readout": VALUES}, (1,), marks=pytest.mark.statistical
         ),
@@ -278,7 +281,12 @@ def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"damping": 0.1}, {"activation": "tanh(x)+0.3*x**2"}, {"damping": 1.0, "inputs": None, "readout": "gaussian"}],
+    [
+        {},
+        pytest.param({"damping": 0.1}, marks=pytest.mark.statistical),
+        pytest.param({"activation": "tanh(x)+0.3*x**2"}, marks=pytest.mark.statistical),
+        {"damping": 1.0, "inputs": None, "readout": "gaussian"},
+    ],
 )
 def test_the_bulk_is_that_of_networks(changes: dict[str, Any]) -> None:
     """As many eigenvalues below a place as in networks, but for the outliers and two."""

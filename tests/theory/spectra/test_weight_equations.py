@@ -52,8 +52,8 @@ QUADRATIC = {"activation": "tanh(x)+0.3*x**2", "teacher": "tanh(x)+0.3*x**2", "r
     [
         (None, {}),
         (THREE, {}),
-        (THREE, {**NOT_ODD, "width": 240}),
-        (None, QUADRATIC),
+        pytest.param(THREE, {**NOT_ODD, "width": 240}, marks=pytest.mark.statistical),
+        pytest.param(None, QUADRATIC, marks=pytest.mark.statistical),
         *(
             pytest.param(*case, marks=pytest.mark.statistical)
             for case in [(None, {**NOT_ODD, "width": 240}), (THREE, QUADRATIC), (None, NOT_ODD), (THREE, NOT_ODD)]
@@ -70,7 +70,7 @@ def test_a_large_damping_is_the_plain_step(inputs, changes):
         assert getattr(damped.outlier, name) == pytest.approx(getattr(plain.outlier, name), rel=1e-5), name
 
 
-@pytest.mark.parametrize("changes", [{}, NOT_ODD])
+@pytest.mark.parametrize("changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical)])
 def test_nearly_equal_eigenvalues_have_the_spectrum_of_isotropic_inputs(changes):
     problem = BASE.replace(**changes)
     isotropic, found = (weight_spectrum(problem.replace(inputs=x)) for x in (None, gs.Inputs([1 + 1e-9, 1 - 1e-9])))
@@ -120,7 +120,13 @@ def test_a_population_step_stretches_all_rows_and_adds_one(inputs):
     assert outlier.teacher_overlap == pytest.approx(signal / stretch**2 / whole * turned, rel=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "relu", "teacher": "tanh(x)+0.5", "eta": gs.Step(2.0, 0.5)}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, marks=pytest.mark.statistical),
+        {"activation": "relu", "teacher": "tanh(x)+0.5", "eta": gs.Step(2.0, 0.5)},
+    ],
+)
 def test_moments_of_the_law(changes):
     # tr W^T W and tr (W^T W)^2 over d, from the covariance of the rows: one of them in isotropic inputs.
     # In the limit, where the largest residual of the samples is that of their law.
@@ -145,7 +151,12 @@ def test_the_mean_of_the_law_in_correlated_inputs():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, pytest.param(NOT_ODD, marks=pytest.mark.statistical), {**NOT_ODD, "damping": math.inf}]
+    "changes",
+    [
+        {},
+        pytest.param(NOT_ODD, marks=pytest.mark.statistical),
+        pytest.param({**NOT_ODD, "damping": math.inf}, marks=pytest.mark.statistical),
+    ],
 )
 def test_resolvents_are_those_of_drawn_matrices(changes):
     problem, draws, z = BASE.replace(**changes), 30, -0.7 + 0.4j
@@ -245,7 +256,7 @@ def test_newtons_method_has_the_slopes_of_the_equations(changes, damping):
 @pytest.mark.parametrize(
     ("inputs", "changes"),
     [
-        (None, STRETCHED[0]),
+        pytest.param(None, STRETCHED[0], marks=pytest.mark.statistical),
         (THREE, STRETCHED[1]),
         (None, STRETCHED[2]),
         *(
@@ -301,7 +312,15 @@ def test_moments_of_the_law_of_stretched_rows(inputs, changes):
         assert share @ np.square(still) + aspect * (share @ still) ** 2 < 0.99 * expected[1] / aspect
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "cos", "readout": "constant", "eta": gs.Step(0.5, 0.5)}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        pytest.param(
+            {"activation": "cos", "readout": "constant", "eta": gs.Step(0.5, 0.5)}, marks=pytest.mark.statistical
+        ),
+    ],
+)
 def test_plain_steps_stretch_the_rows_as_in_networks(changes):
     # With the mean of B in place of B the numbers differ by up to 7 (ReLU) and 4 (cosine).
     changes = {
@@ -324,7 +343,7 @@ def test_plain_steps_stretch_the_rows_as_in_networks(changes):
 @pytest.mark.parametrize(
     ("inputs", "damping"),
     [
-        (None, math.inf),
+        pytest.param(None, math.inf, marks=pytest.mark.statistical),
         (THREE, 0.01),
         *(
             pytest.param(*case, marks=pytest.mark.statistical)

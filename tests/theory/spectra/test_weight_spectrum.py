@@ -24,7 +24,10 @@ BASE = gs.Problem(
     [
         {},
         pytest.param({"readout": "gaussian", "n_step": 4 * 10**7}, marks=pytest.mark.statistical),
-        {"activation": "softplus", "teacher": "tanh(x)+0.5", "readout": {0.5: 0.5, 2.0: 0.5}},
+        pytest.param(
+            {"activation": "softplus", "teacher": "tanh(x)+0.5", "readout": {0.5: 0.5, 2.0: 0.5}},
+            marks=pytest.mark.statistical,
+        ),
         # An output of order one without a linear part.
         pytest.param(
             {"activation": "x**2-1", "teacher": "x**2-1", "n_step": 8 * 10**8, "output_scale": "1/sqrt(N)"},

@@ -61,7 +61,7 @@ class Drawn:
         return np.bincount(self.classes, vector * other)
 
 
-@pytest.mark.parametrize("damping", [math.inf, 0.5])
+@pytest.mark.parametrize("damping", [pytest.param(math.inf, marks=pytest.mark.statistical), 0.5])
 def test_the_mean_row_of_drawn_steps_differs_between_classes(damping):
     problem = BASE.replace(damping=damping)
     step = step_statistics(problem, problem.d, problem.width, problem.n_step)
@@ -218,7 +218,13 @@ def test_the_resolvent_between_the_spike_the_teacher_and_the_output_is_that_of_d
     ("activation", "readout", "inputs", "damping"),
     [
         ("tanh(x)", {1.0: 0.5, -1.0: 0.5}, gs.Inputs([3.0, 0.5], [0.2, 0.8], [0.6, 0.4]), 0.5),
-        ("tanh(x)+0.1*(x**2-1)", "gaussian", gs.Inputs([0.3, 3.8], [0.8, 0.2], [0.9, 0.1]), 0.3),
+        pytest.param(
+            "tanh(x)+0.1*(x**2-1)",
+            "gaussian",
+            gs.Inputs([0.3, 3.8], [0.8, 0.2], [0.9, 0.1]),
+            0.3,
+            marks=pytest.mark.statistical,
+        ),
     ],
 )
 def test_norms_of_rows_after_a_step_are_those_of_networks(activation, readout, inputs, damping):

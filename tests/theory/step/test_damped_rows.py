@@ -55,7 +55,10 @@ def test_along_the_spike_the_vector_of_the_norm_is_the_covariance_without_the_sp
 
 @pytest.mark.parametrize(
     ("activation", "teacher", "sphere", "damping"),
-    [("tanh(x) + 0.3*x**2", "x - 1", False, 0.3), ("sin(x) - 0.4*x**2", "x + 0.8", True, 1.0)],
+    [
+        ("tanh(x) + 0.3*x**2", "x - 1", False, 0.3),
+        pytest.param("sin(x) - 0.4*x**2", "x + 0.8", True, 1.0, marks=pytest.mark.statistical),
+    ],
 )
 def test_rows_of_real_steps_follow_their_norms(activation, teacher, sphere, damping):
     """The covariance of a row with its norm, along the teacher's direction and what the samples make off the spike."""
@@ -92,7 +95,7 @@ def test_rows_of_real_steps_follow_their_norms(activation, teacher, sphere, damp
     [
         ("tanh", "sin(x)", False, 0.3),
         ("relu", "x + 0.3*(x**2 - 1)", True, 1.0),
-        ("softplus", "sin(1.5*x) + 0.6", False, 0.1),
+        pytest.param("softplus", "sin(1.5*x) + 0.6", False, 0.1, marks=pytest.mark.statistical),
     ],
 )
 def test_rows_of_real_steps(activation, teacher, sphere, damping):

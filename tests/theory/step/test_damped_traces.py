@@ -101,7 +101,7 @@ def test_drawn_matrices(damping, count):
     )
 
 
-@pytest.mark.parametrize(("damping", "count"), [(0.3, 600), (0.1, 300)])
+@pytest.mark.parametrize(("damping", "count"), [pytest.param(0.3, 600, marks=pytest.mark.statistical), (0.1, 300)])
 def test_what_a_sample_has_more_than_a_vector_of_which_the_metric_does_not_know(damping, count):
     d, draws, random, found = 300, 8, np.random.default_rng(2), []
     samples = samples_of(damping, d / count)

@@ -172,7 +172,7 @@ def test_along_the_spike_the_vector_of_the_norm_is_the_covariance_without_the_sp
     ("activation", "teacher", "d", "phi0", "e", "sphere"),
     [
         pytest.param("tanh(x)+0.3*(x**2-1)", "x-1", 160, 0.05, 1.0, False, marks=pytest.mark.statistical),
-        (ACTIVATIONS[0], TEACHERS[1], 160, 0.15, 0.5, True),
+        pytest.param(ACTIVATIONS[0], TEACHERS[1], 160, 0.15, 0.5, True, marks=pytest.mark.statistical),
         (ACTIVATIONS[3], TEACHERS[3], 160, 0.3, 0.3, False),
     ],
 )
@@ -226,13 +226,13 @@ def test_networks_whose_norms_tell_of_their_directions(changes, seeds):
     "changes",
     [
         {},
-        {"activation": "tanh(x)+0.3*(x**2-1)", "eta": gs.Step(1.0, 0.5)},
+        pytest.param({"activation": "tanh(x)+0.3*(x**2-1)", "eta": gs.Step(1.0, 0.5)}, marks=pytest.mark.statistical),
         # Its kernel has no closed form.
         pytest.param(
             {"activation": "max(x,0)+exp(min(x,0))-1", "eta": gs.Step(2.0, 0.5)}, marks=pytest.mark.statistical
         ),
-        {"teacher": "x", "eta": gs.Step(2.0, 0.5)},
-        {"readout": "gaussian"},
+        pytest.param({"teacher": "x", "eta": gs.Step(2.0, 0.5)}, marks=pytest.mark.statistical),
+        pytest.param({"readout": "gaussian"}, marks=pytest.mark.statistical),
     ],
     ids=["mean", "centred", "elu", "no-mean", "gaussian"],
 )

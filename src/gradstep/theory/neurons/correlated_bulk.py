@@ -107,11 +107,13 @@ def correlated_classes(
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
+    # With a Gaussian readout one diagonal for all vectors is as near to networks (docs, "Correlated inputs").
+    contrast = None if readout.kind == "gaussian" else row_contrast(step, readout)
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, contrast=row_contrast(step, readout), spectrum=spectrum,
+        sampled=groups.knows_norms, contrast=contrast, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
     a_square = groups.readout_square * readout.second_moment

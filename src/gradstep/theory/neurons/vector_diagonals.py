@@ -26,8 +26,9 @@ __all__ = ["VectorDiagonals", "VectorProducts", "vector_diagonals"]
 _LEAST_PART = 1e-6
 #: Sweeps of the rotations of pairs. One is enough for two vectors.
 _SWEEPS = 8
-#: Factor of the tolerance for the eigenvalues: between two of them functions of the eigenvalue vary too.
-_FINER = 0.01
+#: Factor of the tolerance for the eigenvalues, and the largest one. Functions that are no rational functions are taken at them, and a rule
+#: with more nodes than it takes has nodes where rounding puts them: with a factor of one errors jumped by up to 1e-3.
+_COARSER, _COARSEST = 1e4, 1e-4
 #: What a change of the diagonals costs, beside what the products of the vectors lack, each with a function whose mean
 #: square is one. The errors of 36 settings were as near to networks with a tenth, and less near with ten.
 _CHANGE = 1.0
@@ -158,7 +159,7 @@ def vector_diagonals(
     count, known = len(mean), slice(len(products.points))
     alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (resolvent, slope))
     own = alike[:, None, None], change[:, None, None], np.trace(mean) / count * np.ones((1, 1))
-    nodes, root = yield from sparse_rule(points, *own, importance, _FINER * tolerance)
+    nodes, root = yield from sparse_rule(points, *own, importance, min(_COARSER * tolerance, _COARSEST))
     # What the vectors have near an eigenvalue of their products, of those with each matrix, and of those with others.
     means = [np.eye(count).ravel(), _symmetric(products.means).ravel()]
     at_points = [_last(resolvent[known]), *map(_last, _symmetric(products.resolved))]
@@ -177,7 +178,7 @@ def vector_diagonals(
     turn = _joint_basis(among, products.contrast)
     diagonals = np.einsum("nki,mnkl,nli->mni", turn, among, turn).reshape(len(among), -1)
     overlap = (root[:, :1, None] * (turn.mT @ half)).reshape(-1, count)
-    # The functions keep the products of the vectors up to some 1e-6: here they are exact.
+    # The functions keep the products of the vectors up to some 1e-6. From here on they are exact.
     length, axes = np.linalg.eigh(overlap.T @ overlap)
     overlap = overlap @ (axes / np.sqrt(length)) @ axes.T
     beside = root[:, :1, None] * (turn.mT @ inverse @ more.reshape(len(nodes), count, -1))

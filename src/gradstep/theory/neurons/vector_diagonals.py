@@ -142,10 +142,12 @@ def vector_diagonals(
 
     Parameters
     ----------
-    points, resolvent, slope, mean, importance, tolerance, others
+    points, resolvent, slope, mean, importance, tolerance
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`.
     products : VectorProducts
         At the first of the points.
+    others : Others, optional
+        As in `gradstep.theory.neurons.rational_rule.sparse_rule`.
 
     Returns
     -------

@@ -26,8 +26,8 @@ __all__ = ["VectorDiagonals", "VectorProducts", "vector_diagonals"]
 _LEAST_PART = 1e-6
 #: Sweeps of the rotations of pairs. One is enough for two vectors.
 _SWEEPS = 8
-#: Factor of the tolerance for the eigenvalues, and the largest one. What is taken at them is no rational function, and a
-#: rule with more nodes than it needs has some where rounding puts them: with a factor of one errors jumped by up to 1e-3.
+#: Factor of the tolerance for the eigenvalues, and the largest one. What is taken at them is no rational function. A
+#: rule with more nodes than it needs has some where rounding puts them: errors then jumped by up to 1e-3.
 _COARSER, _COARSEST = 1e4, 1e-4
 #: What a change of the diagonals costs, beside what the products of the vectors lack, each with a function whose mean
 #: square is one. The errors of 36 settings were as near to networks with a tenth, and less near with ten.

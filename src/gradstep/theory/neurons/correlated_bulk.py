@@ -21,7 +21,16 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.row_rules import LEAST, LEVELS, mean_law, resolved_law, row_contrast, row_variances, rules
+from gradstep.theory.neurons.row_rules import (
+    LEAST,
+    LEVELS,
+    mean_law,
+    resolved_law,
+    row_contrast,
+    row_variances,
+    rules,
+    vector_share,
+)
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
@@ -107,8 +116,9 @@ def correlated_classes(
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
-    # With a Gaussian readout one diagonal for all vectors is as near to networks (docs, "Correlated inputs").
-    contrast = None if readout.kind == "gaussian" else row_contrast(step, readout)
+    # A direction of the initial output is a third vector, and with three errors jump.
+    own = step.common is None and vector_share(readout.mean / math.sqrt(readout.second_moment)) > 0
+    contrast = row_contrast(step, readout) if own else None
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
@@ -129,10 +139,8 @@ def correlated_classes(
     common = np.zeros(len(found.special))
     if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
         plain, stretched = found.special_diagonals
-        output = found.overlap @ samples.with_output(frame)
-        # Where their products are not known, the samples make as much of it along a direction as of a row.
-        made = stretched / np.maximum(plain, _LEAST_OF_OUTPUT) * output if found.output is None else found.output
-        common = step.own_drift[0] * output + step.curvature / law.root * made
+        made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
+        common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
     )

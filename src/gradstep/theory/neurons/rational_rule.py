@@ -47,12 +47,6 @@ class Others(NamedTuple):
     plain: Array
     resolved: Complex
 
-    def beside(self, more: Others | None) -> Others:
-        """Return these vectors after others."""
-        return (
-            self if more is None else Others(*(np.concatenate(pair, axis=-1) for pair in zip(more, self, strict=True)))
-        )
-
 
 def function_products(points: Complex, transform: Complex, slope: Complex) -> Array:
     """Return the products of the functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` with each other in the mean over laws.

@@ -34,6 +34,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values
+from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.together import Computation, asked
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "row_contrast",
     "row_variances",
     "rules",
+    "vector_share",
     "vectors_rule",
 ]
 
@@ -71,6 +73,10 @@ LEAST = 1e-12
 #: Least variance over the mean of rows that are known by diagonals of matrices. A diagonal may come out below zero, and
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
+
+#: Squared mean of the readout, over its mean square, below which vectors are known by the mean of their plane, and
+#: above which by what each meets itself. Without a mean networks are no nearer to the latter.
+_BOTH_SIGNS = (0.02, 0.15)
 
 #: Steps of the bisection for the mean of diagonals within their bounds.
 _HALVINGS = 50
@@ -98,8 +104,6 @@ class RowRules(NamedTuple):
     special_diagonals : ndarray, shape (2, special)
     components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
-    output : ndarray, shape (special,), optional
-        Of ``q CB`` times the unit vector of the second direction, where there is one and its products are known.
     """
 
     nodes: Array
@@ -109,7 +113,6 @@ class RowRules(NamedTuple):
     diagonals: Array
     special_diagonals: Array
     components: Array
-    output: Array | None
 
 
 def mean_law(
@@ -212,9 +215,9 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    plain, products = None, None
+    products = None
     if contrast is not None and isinstance(mixed, StretchedLaw):
-        plain, products = mixed, _vector_products(mixed, points, frame, contrast)
+        products = _vector_products(mixed, points, frame, contrast)
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -225,17 +228,15 @@ def resolved_law(
         raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
     others = None
     if sampled:
-        others = _others(points, partial(law.others, frame=frame))
-    output = plain is not None and plain.output is not None
-    if plain is not None and output:
-        others = _others(points, partial(plain.turned_output, frame=frame)).beside(others)
+        plain, resolved = zip(*(law.others(each, frame) for each in points.sets), strict=True)
+        others = Others(plain[0], np.concatenate(resolved))
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
-        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, products, output,
+        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, products,
         list(range(count)),
     )  # fmt: skip
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
@@ -268,18 +269,21 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     else:
         special, overlap, along = yield from vector_diagonals(*resolved, law.products, law.others)
     own = overlap[:, : len(law.average)]
-    overlap, components, output = np.split(overlap, [len(law.columns), overlap.shape[1] - law.output], axis=1)
+    overlap, components = np.split(overlap, [len(law.columns)], axis=1)
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None and law.bounds is not None:
         of_all, of_vectors = law.functions
+        in_plane = np.square(own[:, :2]).sum(axis=1)
         if law.products is None:
             along = law.bounds.of_vectors(np.square(overlap[:, :2]).sum(axis=1), of_vectors.at(special))
         else:
             along = law.bounds.of_products(special, own, along, law.products)
+            share = vector_share(law.bounds.linear)
+            along = share * along + (1 - share) * law.bounds.of_eigenvectors(special, in_plane, of_vectors.at(special))
         both = law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)), along
-    return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components, output[:, 0] if law.output else None)
+    return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
 
 
 class DiagonalBounds(NamedTuple):
@@ -401,8 +405,6 @@ class ResolvedLaw(NamedTuple):
         Of these diagonals.
     products : VectorProducts, optional
         Of C and ``q CBC`` between the vectors.
-    output : bool
-        Whether the last of the `others` is what the samples make of the second direction.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
     """
@@ -417,7 +419,6 @@ class ResolvedLaw(NamedTuple):
     functions: tuple[Diagonals, Diagonals] | None
     bounds: DiagonalBounds | None
     products: VectorProducts | None
-    output: bool
     columns: list[int]
 
     def of_some(self, some: list[int]) -> ResolvedLaw:
@@ -492,12 +493,6 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
     variance = transform[at].imag / z[at].imag - abs(transform[at]) ** 2
     deviation = math.sqrt(max(variance, 0.0)) * abs(z[at] - mean) ** 2
     return np.asarray(mean + max(deviation, _NARROW * mean) * _BESIDE)
-
-
-def _others(points: _Points, others: Callable[[Complex], tuple[Array, Complex]]) -> Others:
-    """Return the products of vectors with others at all points."""
-    plain, resolved = zip(*(others(each) for each in points.sets), strict=True)
-    return Others(plain[0], np.concatenate(resolved))
 
 
 def _vector_products(law: StretchedLaw, points: _Points, frame: Array, contrast: Array) -> VectorProducts:
@@ -588,6 +583,19 @@ def vectors_rule(
     d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
     nodes, overlap = yield from sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
+
+
+def vector_share(mean: float) -> float:
+    """Return the share of what vectors meet themselves in their diagonals; the rest is the mean of their plane.
+
+    Docs, "Correlated inputs", equation (C7h).
+
+    Parameters
+    ----------
+    mean : float
+        Of the readout, over its root mean square.
+    """
+    return float(smooth_rise(mean**2, *_BOTH_SIGNS))
 
 
 def row_contrast(step: StepStatistics, readout: Readout) -> Array:

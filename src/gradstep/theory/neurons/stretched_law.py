@@ -448,28 +448,6 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         resolved[..., [1, 3]] /= self.root or math.inf  # without a root nothing is along these
         return Others(frame.T @ self._products_of(powers), np.asarray(frame.T @ resolved, dtype=complex))
 
-    def turned_output(self, z: Complex, frame: Array) -> Others:
-        """Return the products of vectors with ``q CB f``, where f is the second direction, as in `others`.
-
-        Docs, "Correlated inputs", equation (C7i).
-
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray
-            As in `between`.
-        """
-        points = self.at(z)
-        (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
-        (m, _), crossed = self._with_noise(points.inverse, points.gain), left[1 : count + 1]
-        coupling = self._coupling(points.weight, seen)
-        inner = self._inner(points.inverse, self._among_pairs(seen, left))
-        dressed = np.linalg.inv(np.eye(4 * count) + coupling @ inner) @ coupling
-        _, across = self._blocks(points.inverse, m, m @ crossed)
-        among, from_left = self._blocks(points.inverse, m, m @ crossed, row=1)
-        resolved = (among - from_left @ dressed @ across.mT)[:, 1:2] @ frame
-        return Others(self.root * frame.T @ self._averages[3][:, 1:], resolved.mT)
-
     def _products_of(self, powers: Array) -> Array:
         """Return the products of the terms of a frame with the vectors of `others`, from the powers of r."""
         (x, hidden, part), known, law = self._directions, self.samples.spectrum, self.samples.law
@@ -625,12 +603,12 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     def product_averages(self, frame: Array) -> tuple[Array, Array]:
         """Return C and ``q CBC`` themselves between the vectors of `between`, from the same equation."""
-        _, by_c, by_samples, _ = self._averages
+        _, by_c, by_samples = self._averages
         return np.asarray(frame.T @ by_c @ frame), np.asarray(frame.T @ by_samples @ frame)
 
     @cached_property
-    def _averages(self) -> tuple[Array, Array, Array, Array]:
-        """A, C and ``q CBC`` between the vectors of which a frame is made, and CB between these and the directions."""
+    def _averages(self) -> tuple[Array, Array, Array]:
+        """A, C and ``q CBC`` between the vectors of which a frame is made."""
         known, law = self.samples.spectrum, self.samples.law
         (x, hidden, part), r, phi0 = self._directions, law.residual, self.samples.ratio
         count = len(x)
@@ -674,7 +652,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
                 each + change for each, change in zip((by_c, by_samples, by_squares, twice), changes, strict=True)
             )
         whole = by_c + 2 * self.linear * by_samples + self.root**2 * twice
-        return whole + self.strength * by_squares, by_c, self.root * by_samples, parts + mean * turn
+        return whole + self.strength * by_squares, by_c, self.root * by_samples
 
     def _drawn_averages(self, forms: SampleForms) -> Array:
         """Return the changes of one, B, S and ``B^2`` in a draw, shape (4, 3, 3)."""

@@ -2,10 +2,9 @@
 
 Let A be a matrix with known resolvents between some vectors, and X others of which ``x^T X f(A) y`` is known for all
 functions f. Over all directions X is known by its diagonal, a function of the eigenvalue of A
-(`gradstep.theory.neurons.diagonals`). The vectors see more. Near each eigenvalue of A they span a plane, or a space of
-as many dimensions as there are vectors, and in it X is a matrix: one vector may meet much of X where another meets
-little. So each eigenvalue becomes as many directions as there are vectors, which diagonalise the matrices X as far as
-these have common eigenvectors. This project.
+(`gradstep.theory.neurons.diagonals`). The vectors see more. Near each eigenvalue of A two vectors span a plane, and in
+it X is a matrix: one vector may meet much of X where the other meets little. So each eigenvalue becomes two
+directions, which diagonalise the matrices X as far as these have common eigenvectors. This project.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ __all__ = ["VectorDiagonals", "VectorProducts", "vector_diagonals"]
 
 #: Least share of the vectors along a direction, over the largest at the same eigenvalue: less is rounding.
 _LEAST_PART = 1e-6
-#: Sweeps of the rotations of pairs. One is enough for two vectors.
-_SWEEPS = 8
 #: Factor of the tolerance for the eigenvalues, and the largest one. What is taken at them is no rational function. A
 #: rule with more nodes than it needs has some where rounding puts them: errors then jumped by up to 1e-3.
-_COARSER, _COARSEST = 1e4, 1e-4
+_COARSER, _COARSEST = 1e2, 1e-6
 #: What a change of the diagonals costs, beside what the products of the vectors lack, each with a function whose mean
 #: square is one. The errors of 36 settings were as near to networks with a tenth, and less near with ten.
 _CHANGE = 1.0
@@ -136,7 +133,7 @@ def vector_diagonals(
     products: VectorProducts,
     others: Others | None = None,
 ) -> Computation[VectorDiagonals]:
-    """Return the directions of orthonormal vectors.
+    """Return the directions of one vector or of two orthonormal ones.
 
     Docs, "Correlated inputs", equation (C7h).
 
@@ -221,12 +218,13 @@ def _symmetric(matrix: Any) -> Any:
 def _joint_basis(matrices: Array, contrast: Array) -> Array:
     """Return orthonormal bases in which symmetric matrices are as diagonal as they can be together.
 
-    Pairs of directions are rotated in turn (Cardoso and Souloumiac 1996, SIAM Journal on Matrix Analysis and
-    Applications 17): the rotation of two directions makes the squares off the diagonal as small as possible.
+    The squares off the diagonal are as small as possible (Cardoso and Souloumiac 1996, SIAM Journal on Matrix Analysis
+    and Applications 17).
 
     Parameters
     ----------
     matrices : ndarray, shape (matrices, sets, vectors, vectors)
+        Of one vector or two.
     contrast : ndarray, shape (matrices, matrices)
         As in `VectorProducts`.
 
@@ -235,19 +233,12 @@ def _joint_basis(matrices: Array, contrast: Array) -> Array:
     ndarray, shape (sets, vectors, vectors)
         The basis as columns.
     """
-    count = matrices.shape[-1]
-    basis = np.broadcast_to(np.eye(count), matrices.shape[1:]).copy()
-    pairs = [(i, j) for i in range(count) for j in range(i)]
-    for _ in range(_SWEEPS if len(pairs) > 1 else 1):
-        for i, j in pairs:
-            one, other = basis[..., i].copy(), basis[..., j].copy()
-            on, off = matrices @ one[..., None], matrices @ other[..., None]
-            first, cross, second = ((v[:, None, :] @ x)[..., 0, 0] for v, x in ((one, on), (one, off), (other, off)))
-            apart = (first - second) / 2
-            square, mixed, last = (
-                np.einsum("mn,ml,nl->l", contrast, x, y) for x, y in ((apart, apart), (apart, cross), (cross, cross))
-            )
-            angle = np.arctan2(2 * mixed, square - last)[:, None] / 4
-            basis[..., i] = np.cos(angle) * one + np.sin(angle) * other
-            basis[..., j] = np.cos(angle) * other - np.sin(angle) * one
-    return basis
+    if matrices.shape[-1] == 1:
+        return np.ones(matrices.shape[1:])
+    apart, cross = (matrices[..., 0, 0] - matrices[..., 1, 1]) / 2, matrices[..., 0, 1]
+    square, mixed, last = (
+        np.einsum("mn,ms,ns->s", contrast, x, y) for x, y in ((apart, apart), (apart, cross), (cross, cross))
+    )
+    angle = np.arctan2(2 * mixed, square - last) / 4
+    cosine, sine = np.cos(angle), np.sin(angle)
+    return np.stack([np.stack([cosine, -sine], axis=-1), np.stack([sine, cosine], axis=-1)], axis=-2)

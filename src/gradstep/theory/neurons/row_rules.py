@@ -275,13 +275,12 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
     if law.functions is not None and law.bounds is not None:
         of_all, of_vectors = law.functions
-        in_plane = np.square(own[:, :2]).sum(axis=1)
+        in_plane = law.bounds.of_vectors(np.square(overlap[:, :2]).sum(axis=1), of_vectors.at(special))
         if law.products is None:
-            along = law.bounds.of_vectors(np.square(overlap[:, :2]).sum(axis=1), of_vectors.at(special))
+            along = in_plane
         else:
-            along = law.bounds.of_products(special, own, along, law.products)
-            share = vector_share(law.bounds.linear)
-            along = share * along + (1 - share) * law.bounds.of_eigenvectors(special, in_plane, of_vectors.at(special))
+            share, along = vector_share(law.bounds.linear), law.bounds.of_products(special, own, along, law.products)
+            along = share * along + (1 - share) * in_plane
         both = law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)), along
     return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
 

@@ -190,6 +190,30 @@ def test_real_networks_whose_readouts_have_both_signs_and_a_mean():
         assert abs(getattr(theory, name) - mean) < 3 * error + 0.01 * mean, name
 
 
+@pytest.mark.parametrize("activation", ["H1+0.4*H2", "tanh(x)+0.3*x**2"])
+@pytest.mark.parametrize("inputs", [LEVELS, gs.Inputs.power_law(0.5, 0.7)])
+def test_opposite_features_and_readouts_with_a_mean_are_the_same_network(activation, inputs):
+    problem = gs.Problem(
+        activation=activation, teacher="x", d=400, width=800, n_step=1200, n=800, eta=gs.Step(0.4, 0.5), ridge=40.0,
+        noise=0.2, readout={-1.0: 0.3, 2.0: 0.7}, inputs=inputs,
+    )  # fmt: skip
+    opposite = problem.replace(activation=f"-({activation})", readout={1.0: 0.3, -2.0: 0.7})
+    one, other = gs.predict_many([problem, opposite])
+    assert one.test_error == pytest.approx(other.test_error, rel=1e-9)
+    assert one.train_error == pytest.approx(other.train_error, rel=1e-9)
+
+
+def test_quadratic_features_of_nearly_equal_eigenvalues_have_the_errors_of_equal_ones():
+    # With equal eigenvalues the covariances of all readouts commute, and the isotropic theory leaves nothing out.
+    equal = gs.Problem(
+        activation="H1+0.4*H2", teacher="x", d=10**5, width=2 * 10**5, n_step=3 * 10**5, n=2 * 10**5, ridge=1e4,
+        eta=gs.Step(0.4, 0.5), noise=0.2, readout={-1.0: 0.3, 2.0: 0.7},
+    )  # fmt: skip
+    one, other = gs.predict_many([equal, equal.replace(inputs=gs.Inputs([1 + 1e-6, 1 - 1e-6]))])
+    assert other.test_error == pytest.approx(one.test_error, rel=1e-3)
+    assert other.train_error == pytest.approx(one.train_error, rel=3e-3)
+
+
 def test_isotropic_theory_is_far_off_where_this_one_is_right():
     # The comparison above can fail.
     problem = FINITE.replace(n_step=240, inputs=gs.Inputs([4, 1], [0.25, 0.75], [0.05, 0.95]))

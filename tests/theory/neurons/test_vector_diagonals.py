@@ -104,3 +104,19 @@ def test_the_least_between_bounds_is_that_of_scipy(seed):
     found = vector_diagonals._least_in_box(root.T @ root, root.T @ aim, low, high)
     expected = lsq_linear(root, aim, (low - 1e-12, high + 1e-12), method="bvls").x
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_between_bounds_nothing_pulls_inwards_where_numbers_depend_on_each_other(seed):
+    # Newton's method that holds whatever is beyond a bound goes round in circles in all of these.
+    random = np.random.default_rng(seed)
+    root = 3 * random.standard_normal((60, 3)) @ random.standard_normal((3, 24)) + random.standard_normal((60, 24))
+    matrix, slope = root.T @ root + np.eye(24), root.T @ (10 * random.standard_normal(60))
+    low, high = -random.exponential(0.2, 24), random.exponential(0.2, 24)
+    low[:2] = high[1:3] = 0.0
+    found = vector_diagonals._least_in_box(matrix, slope, low, high)
+    downhill = slope - matrix @ found
+    assert np.all((found >= low) & (found <= high))
+    assert np.all(np.abs(downhill[(found > low) & (found < high)]) < 1e-9)
+    assert np.all(downhill[(found == low) & (low < high)] < 1e-9)
+    assert np.all(downhill[(found == high) & (low < high)] > -1e-9)

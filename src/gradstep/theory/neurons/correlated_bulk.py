@@ -116,9 +116,11 @@ def correlated_classes(
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
-    # A direction of the initial output is a third vector, and with three errors jump.
-    own = step.common is None and vector_share(readout.mean / math.sqrt(readout.second_moment)) > 0
-    contrast = row_contrast(step, readout) if own else None
+    contrast = None
+    # With an output of order one there are three vectors. The directions of three make errors jump.
+    if law.stretched and len(values) > 1 and step.common is None:
+        share = vector_share(readout.mean / math.sqrt(readout.second_moment))
+        contrast = row_contrast(step, readout) if share > 0 else None
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,

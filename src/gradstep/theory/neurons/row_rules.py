@@ -74,9 +74,10 @@ LEAST = 1e-12
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
-#: Squared mean of the readout, over its mean square, below which vectors are known by the mean of their plane, and
-#: above which by what each meets itself. Without a mean networks are no nearer to the latter.
-_BOTH_SIGNS = (0.02, 0.15)
+#: Squared mean of the readout, over its mean square. Below the first number the spike and the teacher have one
+#: diagonal, that of their plane, and above the second each has its own. For readouts without a mean networks are no
+#: nearer to predictions with two.
+_WITH_MEAN = (0.02, 0.15)
 
 #: Steps of the bisection for the mean of diagonals within their bounds.
 _HALVINGS = 50
@@ -354,9 +355,9 @@ class DiagonalBounds(NamedTuple):
             Those without bounds.
         products : VectorProducts
         """
-        plain, stretched = diagonals
-        plain = products.nearest(0, nodes, overlap, plain, *self._of_plain(nodes))
-        return np.stack([plain, products.nearest(1, nodes, overlap, stretched, *self._of_stretched(nodes, plain))])
+        (plain, stretched), sums = diagonals, products.sums(nodes, overlap)
+        plain = sums.nearest(0, plain, *self._of_plain(nodes))
+        return np.stack([plain, sums.nearest(1, stretched, *self._of_stretched(nodes, plain))])
 
     def _of_plain(self, nodes: Array) -> tuple[Array, Array]:
         """Return the bounds of the diagonal of C in directions with these eigenvalues."""
@@ -585,7 +586,7 @@ def vectors_rule(
 
 
 def vector_share(mean: float) -> float:
-    """Return the share of what vectors meet themselves in their diagonals; the rest is the mean of their plane.
+    """Return the share of each vector's own diagonal; the rest is the share of the diagonal of their plane.
 
     Docs, "Correlated inputs", equation (C7h).
 
@@ -594,7 +595,7 @@ def vector_share(mean: float) -> float:
     mean : float
         Of the readout, over its root mean square.
     """
-    return float(smooth_rise(mean**2, *_BOTH_SIGNS))
+    return float(smooth_rise(mean**2, *_WITH_MEAN))
 
 
 def row_contrast(step: StepStatistics, readout: Readout) -> Array:

@@ -92,7 +92,7 @@ class _Vectors(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """What the products of the samples of a draw change in the inverse of H.
+    """Change of the inverse of H in a draw, whose samples have other products with each other.
 
     Docs, "Spread", equation (D14).
 
@@ -400,7 +400,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         among, across = self._blocks(points.inverse, e_e, m @ crossed + changed_e_y)
         found = [among - across @ dressed @ across.mT]
         for row in range(2):
-            # Of one eigenvalue, C is one, and so are these changes.
+            # A draw has inputs of one eigenvalue: C is one, and its products change as the resolvent itself does.
             e_e = highest * law.square - higher @ left[0] @ m + changed_e_e
             among, from_left = self._blocks(points.inverse, e_e, higher @ crossed + changed_e_y, power=1, row=row)
             found.append(among - from_left @ dressed @ across.mT)

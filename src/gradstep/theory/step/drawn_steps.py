@@ -250,7 +250,7 @@ class _Numbers:
             # Rows that hold their own b have its fluctuations like all others of theirs.
             output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, _LEAST)), 0.0, 0.0])
         step = _scaled(step, square / self.square, by_mean)
-        # Of a small output nothing is given, in the mean step as in its draws.
+        # A small initial output is not given to the rows, neither in the mean step nor in its draws.
         given = self.problem.output_scale != "1/N"
         return replace(replace(row, taught=taught, output=output).resolved(step).resolved, given_output=given)
 

@@ -70,7 +70,7 @@ class SampleForms:
 
     @property
     def square(self) -> float:
-        """The same in the draw."""
+        """``|X_perp^T r|^2 / n_step^2`` in the draw."""
         return self.mean_square + self.between(self.law.residual, self.law.residual)
 
     def parts(self, values: Array) -> Array:

@@ -49,15 +49,15 @@ def test_the_limit_has_none():
 # With spikes that do not follow the lengths of rows the errors of the first are 3 % too high, of the second 8 %. For
 # an odd activation that nearly cancels what the length of the inputs does: without both they are 2 % too low.
 @pytest.mark.parametrize(
-    ("activation", "samples"),
+    ("activation", "samples", "seeds"),
     [
-        ("sin(2*x) + 0.3*cos(x)", 6),
-        pytest.param("sin(2*x) + 0.3*cos(x)", 60, marks=pytest.mark.statistical),
-        pytest.param("sin(2*x)", 6, marks=pytest.mark.statistical),
+        ("sin(2*x) + 0.3*cos(x)", 6, 48),
+        pytest.param("sin(2*x) + 0.3*cos(x)", 60, 96, marks=pytest.mark.statistical),
+        pytest.param("sin(2*x)", 6, 48, marks=pytest.mark.statistical),
     ],
 )
-def test_lengths_of_rows_and_inputs_after_a_strong_step(activation, samples):
-    d, seeds = 160, 48
+def test_lengths_of_rows_and_inputs_after_a_strong_step(activation, samples, seeds):
+    d = 160
     problem = gs.Problem(
         activation=activation, teacher="3*x", d=d, width=2 * d, n_step=samples * d, n=8 * d, eta=gs.Step(0.3, 0.5),
         ridge=0.2 * d, noise=0.5, readout="constant",

@@ -127,9 +127,17 @@ def test_indicators_are_those_that_a_prediction_uses():
 
 
 def test_caveats_are_ordered_and_of_a_readable_size():
-    found = caveats_of({"growth": 1e300, "sizes": 0.04, "interpolation": math.nan, "stretch": 0.0})
-    assert [caveat.size for caveat in found] == [1.0, 1.0, 0.04]
+    found = caveats_of({"growth": 1e300, "sizes": 0.06, "interpolation": math.nan, "stretch": 0.0, "swing": 1e-3})
+    assert [caveat.size for caveat in found] == [1.0, 1.0, pytest.approx(0.06 * caveats._RULES["sizes"].factor)]
     assert isinstance(found[0], Caveat)
+
+
+def test_small_effects_are_shown_if_they_are_large_together():
+    # Each alone is too small. Together they are not, and then one that is much smaller than the others stays out.
+    sizes = {"growth": 0.03, "swing": 0.028, "direction": 0.01}
+    found = {name: size / caveats._RULES[name].factor for name, size in sizes.items()}
+    assert caveats_of({"growth": found["growth"]}) == caveats_of({"swing": found["swing"]}) == ()
+    assert [caveat.size for caveat in caveats_of(found)] == pytest.approx([0.03, 0.028])
 
 
 def test_every_caveat_has_its_section():

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.hunt.settings import PENALTIES
-from benchmarks.random_settings import setting
+from benchmarks.random_settings import COUNT, setting
 from scipy.optimize import minimize
 
 import gradstep as gs
@@ -29,16 +29,25 @@ from gradstep.sweeps.store import write_whole
 from gradstep.theory.caveats import _LEAST, _RULES, indicators
 
 RESULTS = Path(__file__).parent / "results"
-#: How much the settings of a table weigh together: those of the dimension of a design, and larger ones.
-WEIGHTS = {"hunt.json": (1.0, 0.2), "hunt_inputs.json": (0.6, 0.1), "random_settings.json": (0.4, 0.0)}
+#: How much the settings of a table weigh together: those of the dimension of a design, and larger ones. The last is the
+#: part of the settings drawn at random that has power laws.
+WEIGHTS = {
+    "hunt.json": (1.0, 0.2),
+    "hunt_inputs.json": (0.6, 0.1),
+    "random_settings.json": (0.4, 0.0),
+    "power laws": (0.4, 0.0),
+}
 #: A prediction is far off beyond the first share of the network's error and three standard errors, and right within the
 #: second if the network's error is known as well.
 FAR, RIGHT, SIGMA = 0.03, 0.01, 3.0
 #: Estimates between which deviations are collected.
 BORDERS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 1.0)
-#: Least factors: with them the caveats of settings outside the tables, which are known to be far off
-#: (`tests/theory/test_caveats.py`), are shown.
-AT_LEAST = {"few_step_samples": 0.2, "mixed_bulk": 0.21, "stretch": 0.45, "own_output": 0.21, "sizes": 0.85}
+#: Least factors: with them settings outside the tables that are known to be far off have their caveats
+#: (`tests/theory/test_caveats.py`; docs, "Correlated inputs").
+AT_LEAST = {
+    "few_step_samples": 0.4, "mixed_bulk": 0.21, "stretch": 0.45, "own_output": 0.21, "sizes": 0.85, "direction": 0.3,
+    "leading": 0.02,
+}  # fmt: skip
 #: Weight of the deviations' own law beside telling far from right; steepness of the latter; and pull of the factors
 #: in use.
 _LAW, _STEEPNESS, _PULL = 0.3, 2.5, 1e-3
@@ -56,18 +65,19 @@ class Measured(NamedTuple):
     error: float
 
 
-def _settings(name: str) -> Iterator[tuple[bool, dict[str, Any], Mapping[str, Any]]]:
-    """Return whether a row of a table is of a larger dimension, the arguments of its problem, and the row."""
-    table = json.loads((RESULTS / name).read_text())
-    for row in [*table["rows"], *table.get("larger", ())]:
-        if name == "random_settings.json":
-            # Three networks of each at the largest dimension are too few.
-            if row["d"] < 3200 and "failure" not in row["theory"]:
-                mean, error = row["mean"][0], row["error"][0]
-                yield False, {"number": row["number"], "d": row["d"]}, {"mean": mean, "error": error}
-        elif "theory" in row:
-            mean, error = row["mean"]["test_error"], row["error"]["test_error"]
-            yield row["d"] > table["rows"][0]["d"], row["problem"], {"mean": mean, "error": error}
+def _settings() -> Iterator[tuple[str, bool, dict[str, Any], Mapping[str, Any]]]:
+    """Return the table of a setting, whether it is of a larger dimension, its problem, and what networks have."""
+    for name in ("hunt.json", "hunt_inputs.json"):
+        table = json.loads((RESULTS / name).read_text())
+        for row in [*table["rows"], *table.get("larger", ())]:
+            if "theory" in row:
+                networks = {key: row[key]["test_error"] for key in ("mean", "error")}
+                yield name, row["d"] > table["rows"][0]["d"], row["problem"], networks
+    for row in json.loads((RESULTS / "random_settings.json").read_text())["rows"]:
+        # Three networks of each at the largest dimension are too few.
+        if row["d"] < 3200 and "failure" not in row["theory"]:
+            name = "random_settings.json" if row["number"] < COUNT else "power laws"
+            yield name, False, {"number": row["number"], "d": row["d"]}, {key: row[key][0] for key in ("mean", "error")}
 
 
 def measured(name: str, larger: bool, problem: dict[str, Any], networks: Mapping[str, Any]) -> list[Measured]:
@@ -135,6 +145,8 @@ def summary(every: list[Measured]) -> dict[str, Any]:
     sizes = []
     for low, high in pairwise(BORDERS):
         some = (estimate >= low) & (estimate < high) & (error < FAR - RIGHT)
+        if not some.any():
+            continue
         # Beside what the networks' own errors bring.
         square = float(np.mean(np.minimum(np.square(deviation[some]), 1.0) - np.square(error[some])))
         off = np.abs(deviation[some])
@@ -149,6 +161,8 @@ def summary(every: list[Measured]) -> dict[str, Any]:
     told = []
     for name in WEIGHTS:
         own = np.array([m.table == name and not m.larger for m in every])
+        if not (far & own).any() or not (right & own).any():
+            continue
         line: dict[str, Any] = {"table": name}
         for key, kind in (("far", far & own), ("right", right & own)):
             line |= {key: int(kind.sum()), f"{key}_told": 100 * float(shown[kind].mean())}
@@ -162,9 +176,8 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    plan = [(name, *each) for name in WEIGHTS for each in _settings(name)]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        every = [m for found in pool.map(measured, *zip(*plan, strict=True), chunksize=8) for m in found]
+        every = [m for found in pool.map(measured, *zip(*_settings(), strict=True), chunksize=8) for m in found]
     for (name, rule), factor in zip(_RULES.items(), fitted(every), strict=True):
         print(f"{name:18} in use {rule.factor:.2g}, fitted {factor:.2g}")
     settings = {"command": "python -m benchmarks.caveat_sizes FILE", "least": 100 * _LEAST}

@@ -31,7 +31,10 @@ from gradstep.sweeps.store import write_whole
 
 __all__ = ["PENALTIES", "setting", "summary"]
 
-COUNT = 200
+#: Settings of all inputs, and how many more whose inputs have a power law with as many eigenvalues as dimensions.
+COUNT, STEEP = 200, 100
+#: Exponents of these.
+EXPONENTS = (0.3, 0.8)
 #: Every network is fitted with three penalties, in units of the setting's own.
 PENALTIES = (0.1, 1.0, 10.0)
 ERRORS = ("test_error", "train_error")
@@ -85,7 +88,10 @@ Row = dict[str, Any]
 
 
 def setting(number: int, d: int) -> dict[str, Any]:
-    """Return a setting as the arguments of a problem of this dimension: the same for every dimension."""
+    """Return a setting as the arguments of a problem of this dimension: the same for every dimension.
+
+    From `COUNT` on the inputs have power laws of any exponent.
+    """
     random = np.random.default_rng([77, number])
 
     def one_of(choices: Sequence[tuple[Any, float]]) -> Any:
@@ -116,7 +122,9 @@ def setting(number: int, d: int) -> dict[str, Any]:
         "initial_weights": ("gaussian", "sphere")[random.integers(2)],
         "output_scale": output_scale,
     }
-    if inputs == "power law":
+    if number >= COUNT:
+        found["inputs"] = gs.Inputs.power_law(round(float(random.uniform(*EXPONENTS)), 2), d=d)
+    elif inputs == "power law":
         found["inputs"] = gs.Inputs.power_law(0.5, d=d)
     elif inputs is not None:
         eigenvalues, share, teacher = inputs
@@ -220,6 +228,7 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=24)
     parser.add_argument("--device")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--steep", action="store_true", help="those whose inputs have a power law")
     parser.add_argument("--theory", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -227,15 +236,19 @@ def main() -> None:
 
     def write() -> None:
         ordered = sorted(kept, key=lambda row: (row["number"], row["d"]))
-        settings = {"command": "python -m benchmarks.random_settings FILE", "settings": COUNT}
-        told = {"settings": settings, "summary": summary([row for row in ordered if "theory" in row]), "rows": ordered}
-        write_whole(options.file, json.dumps(told, separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n")
+        settings = {"command": "python -m benchmarks.random_settings FILE", "settings": COUNT, "steep": STEEP}
+        told = [row for row in ordered if "theory" in row]
+        parts = ([row for row in told if (row["number"] >= COUNT) is steep] for steep in (False, True))
+        of_all, of_steep = map(summary, parts)
+        table = {"settings": settings, "summary": of_all, "steep": of_steep, "rows": ordered}
+        write_whole(options.file, json.dumps(table, separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n")
 
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         if not options.theory:
             done = {(row["number"], row["d"]) for row in kept}
             seeds = range(options.networks)
-            for number in (n for n in range(COUNT) if (n, options.size) not in done):
+            first, last = (COUNT, COUNT + STEEP) if options.steep else (0, COUNT)
+            for number in (n for n in range(first, last) if (n, options.size) not in done):
                 one = partial(measure, number, options.size, device=options.device)
                 kept.append(row(number, options.size, Sample.of(list(pool.map(one, seeds)))))
                 write()

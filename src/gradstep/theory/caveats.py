@@ -64,18 +64,18 @@ class _Rule(NamedTuple):
 #: Indicator to what it stands for. The factors, and the least size that is shown, are fitted to measurements
 #: (`benchmarks/caveat_sizes`).
 _RULES: Mapping[str, _Rule] = {
-    "growth": _Rule("features that grow fast", 0.87, 1.0),
-    "interpolation": _Rule("near interpolation", 0.025, 0.4),
-    "few_step_samples": _Rule("few step samples after a strong step", 0.2, 1.0),
+    "growth": _Rule("features that grow fast", 0.84, 1.0),
+    "interpolation": _Rule("near interpolation", 0.023, 0.4),
+    "few_step_samples": _Rule("few step samples after a strong step", 0.4, 1.0),
     "mixed_bulk": _Rule("strong step, activation not odd", 0.21, 1.0),
     "stretch": _Rule("rows stretched along the teacher", 0.45, 1.0),
-    "shared_sign": _Rule("constant readout, activation not odd", 1.0, 1.0),
+    "shared_sign": _Rule("constant readout, activation not odd", 0.69, 1.0),
     "own_output": _Rule("initial output of order one", 0.21, 0.5),
-    "own_rows": _Rule("own output that changes the rows", 0.4, 1.0),
+    "own_rows": _Rule("own output that changes the rows", 0.41, 1.0),
     "sizes": _Rule("small sizes", 0.85, 1.0),
-    "direction": _Rule("rows along one direction", 0.15, 1.0),
-    "leading": _Rule("rows stretched along leading directions", 0.0041, 1.0),
-    "swing": _Rule("spike that differs between draws", 0.2, 1.0),
+    "direction": _Rule("rows along one direction", 0.3, 1.0),
+    "leading": _Rule("rows stretched along leading directions", 0.02, 1.0),
+    "swing": _Rule("spike that differs between draws", 0.19, 1.0),
 }
 #: Least size of all effects together at which caveats are shown. One that is as large alone is shown, and so is one
 #: that is at least this part of the largest.

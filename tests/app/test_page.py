@@ -21,6 +21,15 @@ from gradstep.typesetting import to_html
 
 #: What the page asks for at rest.
 STUDIES = ("best", "spectrum")
+#: Lets these questions wait for ever. Where Playwright holds them, the browser fetches and compiles all scripts of the
+#: page anew whenever it opens.
+HOLD = """window.held = %s;
+if (!window.ask) {
+  window.ask = window.fetch;
+  window.fetch = (address, options) => !window.held.some((name) => address === `/api/${name}`)
+    ? window.ask(address, options)
+    : new Promise((_, drop) => options.signal.addEventListener("abort", () => drop(options.signal.reason)));
+}"""
 #: The machine may be busy.
 PATIENCE = 60_000
 WINDOW = {"width": 1280, "height": 900}
@@ -36,6 +45,8 @@ class Page:
         self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
         self.requests, self.complaints, self._held = [], [], None
+        self._tools = self.context.new_cdp_session(self.page)
+        self._tools.send("Page.enable")
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -57,11 +68,10 @@ class Page:
     def send(self, studies):
         """Send these questions from now on; the others wait for ever."""
         if self._held is not None:
-            self.page.unroute(self._held)
-        waiting = [name for name in STUDIES if name not in studies]
-        self._held = re.compile(rf"/api/({'|'.join(waiting)})$") if waiting else None
-        if waiting:
-            self.page.route(self._held, lambda route: None)
+            self._tools.send("Page.removeScriptToEvaluateOnNewDocument", self._held)
+        script = HOLD % json.dumps([name for name in STUDIES if name not in studies])
+        self._held = self._tools.send("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+        self.page.evaluate(f"() => {{ {script} }}")
 
     def settled(self):
         """Wait until the curves of the state are drawn."""
@@ -69,10 +79,14 @@ class Page:
 
     def until(self, condition):
         """Wait for a condition; Playwright's own way needs what the page's policy forbids."""
-        deadline = time.monotonic() + PATIENCE / 1000
-        while not self.page.evaluate(f"() => Boolean({condition})"):
-            assert time.monotonic() < deadline, condition
-            self.page.wait_for_timeout(30)
+        wait = f"""async (patience) => {{
+          for (const end = performance.now() + patience; performance.now() < end;) {{
+            if ({condition}) return true;
+            await new Promise((after) => setTimeout(after, 20));
+          }}
+          return false;
+        }}"""
+        assert self.page.evaluate(wait, PATIENCE), condition
 
     def shown(self, quantity="Test error"):
         """Return a number of the strip of numbers."""
@@ -219,9 +233,8 @@ def test_labels_of_outliers_do_not_cover_each_other(sized, width):
     bands = [{"singular_value": [0.1, 0.5, 1.0, 1.6], "density": [0.0, 1.5, 0.7, 0.0]}]
     page = watched.open(FAST)
     answer = json.dumps({"d": 256, "bands": bands, "atom": 0.0, "outliers": outliers})
-    page.unroute(watched._held)
+    watched.send(["spectrum"])
     page.route("**/api/spectrum", lambda route: route.fulfill(content_type="application/json", body=answer))
-    page.route("**/api/best", lambda route: None)
     watched.slide("n", 0.7)
     watched.until("document.querySelectorAll('#spectrum .annotation-text').length")
     boxes = page.evaluate(
@@ -231,7 +244,6 @@ def test_labels_of_outliers_do_not_cover_each_other(sized, width):
         })"""
     )
     page.unroute("**/api/spectrum")
-    page.unroute("**/api/best")
     assert len(boxes) == len(outliers)
     for k, (left, right, top, bottom) in enumerate(boxes):
         for other_left, other_right, other_top, other_bottom in boxes[:k]:
@@ -928,9 +940,9 @@ def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
     page.route("**/api/curves", lambda route: held.append(route))
     page.locator("#noise").press("ArrowRight")
     watched.until("document.querySelector('#errors.stale.waiting') && document.querySelector('#regime.stale')")
-    page.unroute("**/api/curves")
     held[0].continue_()
     watched.settled()
+    page.unroute("**/api/curves")
     assert page.locator("#errors.stale, #errors.waiting, #regime.stale").count() == 0
 
 

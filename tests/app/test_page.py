@@ -283,7 +283,7 @@ def test_every_slider_and_its_field(watched):
 
 
 def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
-    page = watched.open()
+    page = watched.open(FAST)
     slider = page.get_by_role("slider", name="Samples of the fit n/d")
     slider.focus()
     before = float(page.input_value("#n-value"))
@@ -293,7 +293,7 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
     after = float(page.input_value("#n-value"))
     assert after > before
     assert slider.get_attribute("aria-valuetext") == f"{after:.3g}"
-    assert watched.shown() == pytest.approx(error_at(changed(n={"per_d": after})), rel=2e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", n={"per_d": after})), rel=2e-3)
     assert page.locator("#n:focus-visible").count() == 1
     watched.until(f"document.querySelector('#said').textContent.includes('Test error {watched.shown():.3g}')")
     nameless = page.evaluate(
@@ -373,10 +373,10 @@ def test_choices(watched):
 
 
 def test_the_limit(watched):
-    page = watched.open(studies=["spectrum"])
+    page = watched.open(FAST, studies=["spectrum"])
     page.check("#limit")
     watched.settled()
-    assert watched.shown() == pytest.approx(error_at(changed(d="inf")), rel=1e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(d="inf", readout="constant")), rel=1e-3)
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('d = 1000')")
     watched.send([])
     # Between 0 and 1/2 there is no theory in the limit: two places of the axis remain, and are seen as points.
@@ -417,12 +417,12 @@ def test_every_axis(watched):
 
 
 def test_correlated_inputs_and_damping(watched):
-    page = watched.open(studies=["spectrum"])
+    page = watched.open(FAST, studies=["spectrum"])
     assert page.locator("#eigenvalues").is_hidden()
     page.select_option("#law", "exponent")
     watched.settled()
     law = gs.Inputs.power_law(0.5, 0.0, d=256)
-    setting = changed(inputs=law.to_plain())
+    setting = changed(inputs=law.to_plain(), readout="constant")
     assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3)
     assert page.locator("#eigenvalues rect").count() == len(law.eigenvalues)
     assert f"Effective dimension {law.effective_dimension:.2g} d" in page.inner_text("#eigenvalues").replace(
@@ -441,7 +441,7 @@ def test_correlated_inputs_and_damping(watched):
     page.select_option("#lies", "last")
     watched.write("exponent-value", "0.4")
     watched.write("damping-value", "0.2")
-    setting = changed(inputs="power_law(0.4, -1.0, d=256)", damping=0.2)
+    setting = changed(inputs="power_law(0.4, -1.0, d=256)", damping=0.2, readout="constant")
     assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3)
     assert "damping δ = 0.2" in page.inner_text(".model [data-of=step]")
     page.select_option("#axis", "damping")
@@ -610,7 +610,7 @@ def read(text):
 
 
 def test_words_of_figures_are_typeset(watched, api):
-    page = watched.open()
+    page = watched.open(FAST)
     presets = api.get("/api/start").json()["presets"]
     preset = next(p for p in presets if "eta = N^alpha" in p["title"])
     assert "η = N^α" in page.locator(f"#preset option[value={preset['name']}]").inner_text()
@@ -634,7 +634,7 @@ def test_words_of_figures_are_typeset(watched, api):
 
 
 def test_presets(watched, api):
-    page = watched.open()
+    page = watched.open(FAST)
     facts = api.get("/api/start").json()
     presets = {preset["name"]: preset for preset in facts["presets"]}
     # One of each kind, and with one curve, three, four and more; the numbers of all are checked without a browser. The
@@ -690,7 +690,7 @@ def test_presets(watched, api):
 
 
 def test_simulation_with_progress_and_cancel(watched):
-    page = watched.open("#A.d=24&axis=n&from=1&to=6")
+    page = watched.open("#A.d=24&A.readout=constant&axis=n&from=1&to=6")
     page.fill("#places", "3")
     page.fill("#seeds", "4")
     page.click("#run")
@@ -722,10 +722,10 @@ def test_simulation_with_progress_and_cancel(watched):
     # What would be simulated again is as many places and networks.
     assert [page.input_value(f"#{name}") for name in ("places", "seeds", "simulated-d")] == ["3", "4", "24"]
     assert page.inner_text("#simulation-status") == "From the link: 4 networks at each of 3 places."
-    assert watched.shown() == pytest.approx(error_at(changed(d=24)) + 0.01, rel=1e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(d=24, readout="constant")) + 0.01, rel=1e-3)
     page.select_option("#noise-in", "neither")
     watched.settled()
-    assert watched.shown() == pytest.approx(error_at(changed(d=24)), rel=1e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(d=24, readout="constant")), rel=1e-3)
     watched.write("d-value", "200000")
     page.click("#run")
     watched.until("document.querySelector('#error-simulate').textContent.includes('smaller sizes')")
@@ -990,7 +990,7 @@ def test_a_curve_that_takes_too_long_has_fewer_points(watched):
 
 
 def test_stale_requests_are_not_queued(watched):
-    page = watched.open()
+    page = watched.open(FAST)
     watched.requests.clear()
     page.evaluate(
         """() => { const slider = document.getElementById('ridge');
@@ -1001,11 +1001,11 @@ def test_stale_requests_are_not_queued(watched):
     # The first move and the last one.
     assert 1 <= sum(url.endswith("/api/curves") for url in watched.requests) <= 2
     value = float(page.input_value("#ridge-value"))
-    assert watched.shown() == pytest.approx(error_at(changed(ridge={"per_d": value})), rel=2e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", ridge={"per_d": value})), rel=2e-3)
 
 
 def test_a_request_that_takes_long_is_dropped_for_a_newer_one(watched):
-    page = watched.open()
+    page = watched.open(FAST)
     held, dropped = [], []
 
     def hold_the_first(route):
@@ -1030,11 +1030,11 @@ def test_a_request_that_takes_long_is_dropped_for_a_newer_one(watched):
     assert [request for request in dropped if request.url.endswith("/api/curves")] == [held[0].request]
     # What came between is never asked for.
     assert sum(url.endswith("/api/curves") for url in watched.requests) == 2
-    assert watched.shown() == pytest.approx(error_at(changed(noise=0.7)), rel=1e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=0.7)), rel=1e-3)
 
 
 def test_a_server_that_is_gone_is_named(watched):
-    page = watched.open()
+    page = watched.open(FAST)
     page.route("**/api/curves", lambda route: route.abort())
     watched.slide("noise", 50)
     assert "Does gradstep app still run" in page.inner_text("#failure")

@@ -178,7 +178,7 @@ def test_a_loss_of_ones_own():
         ("absolute", "ridge", "real", 80),
         pytest.param("pseudo_huber(0.5)", "elastic_net(0.5)", "real", 80, marks=pytest.mark.statistical),
         ("logistic", "ridge", "sign", math.inf),
-        ("logistic", "l1", "sign", 80),
+        pytest.param("logistic", "l1", "sign", 80, marks=pytest.mark.statistical),
         ("hinge", "ridge", "sign", math.inf),
         pytest.param("squared_hinge", "huber(0.5)", "sign", 80, marks=pytest.mark.statistical),
     ],

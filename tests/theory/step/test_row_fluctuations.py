@@ -202,6 +202,7 @@ def test_rows_of_real_steps_follow_their_norms(activation, teacher, d, phi0, e, 
     assert np.linalg.norm(expected) > 10 * np.linalg.norm(error)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("changes", "seeds"),
     [

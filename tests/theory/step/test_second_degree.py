@@ -71,6 +71,7 @@ def drawn(case, seed):
     return random, c, place, b, v / np.linalg.norm(v), z, r, metric
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("damping", [math.inf, pytest.param(1.0, marks=pytest.mark.statistical)])
 def test_the_mean_row_is_that_of_real_steps(damping):
     """Along the teacher, in each class of directions: equation (C5a)."""
@@ -94,6 +95,7 @@ def test_the_mean_row_is_that_of_real_steps(damping):
     assert abs(expected[0]) > 10 * error[0]
 
 
+@pytest.mark.statistical
 def test_the_norm_is_that_of_real_steps():
     """Off the spike, without what samples make, which is the bulk: equation (C5b). Damped steps have the same draws."""
     cases = [problem(damping=damping, n_step=20_000) for damping in (math.inf, 1.0)]

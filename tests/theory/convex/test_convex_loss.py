@@ -234,6 +234,7 @@ def test_the_own_output_with_few_active_neurons_against_the_network(penalty):
     assert worst_score(convex_prediction(problem, penalty=penalty), {q: measured[q] for q in quantities}) < 2.5
 
 
+@pytest.mark.statistical
 def test_a_vocabulary_with_an_l1_penalty_resolves_bulk_and_offsets_together():
     problem = cui(d=100, alpha0=1.0, readout={0.5: 0.5, 1.5: 0.5}, activation="softplus")
     arguments = {"loss": "huber(0.4)", "penalty": "l1", "rows": "isotropic", "bulk": "structured"}

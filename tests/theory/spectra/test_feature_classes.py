@@ -284,7 +284,7 @@ def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.statistical),
         pytest.param({"damping": 0.1}, marks=pytest.mark.statistical),
         pytest.param({"activation": "tanh(x)+0.3*x**2"}, marks=pytest.mark.statistical),
         {"damping": 1.0, "inputs": None, "readout": "gaussian"},

@@ -717,7 +717,7 @@ def test_finite_width_correction_of_ba() -> None:
     assert found.readout_overlap == pytest.approx(float(limit.readout_overlap), rel=1e-6)
 
 
-@pytest.mark.parametrize("eta", [1.0, 4.0, 12.0])
+@pytest.mark.parametrize("eta", [1.0, pytest.param(4.0, marks=pytest.mark.statistical), 12.0])
 def test_own_output_of_order_one_in_a_population_gradient(eta: float) -> None:
     """One row, ``b`` as it was less its part of the gradient, on a Marchenko-Pastur bulk of all others."""
     case = problem(

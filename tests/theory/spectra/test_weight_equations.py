@@ -120,6 +120,7 @@ def test_a_population_step_stretches_all_rows_and_adds_one(inputs):
     assert outlier.teacher_overlap == pytest.approx(signal / stretch**2 / whole * turned, rel=1e-6)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes",
     [

@@ -90,6 +90,7 @@ def test_errors_are_those_of_the_expansion_in_powers_of_the_step(activation, clo
     assert abs(found.test_error / without - 1) > 0.005
 
 
+@pytest.mark.statistical
 def test_the_direction_of_the_rows_is_that_of_drawn_ones():
     # The mean row for each unit of readout, of a drawn network after a drawn step.
     problem = BASE.replace(d=400, width=800, n_step=1200, eta=3.0, teacher="tanh")
@@ -435,6 +436,7 @@ def test_errors_are_continuous_where_the_spike_vanishes(activation, readout):
     assert at == pytest.approx([at[1]] * 3, rel=1e-6)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "ratio", [0.8, pytest.param(1.0, marks=pytest.mark.statistical), pytest.param(1.25, marks=pytest.mark.statistical)]
 )
@@ -530,6 +532,7 @@ def test_what_the_own_output_adds_to_norms_is_that_of_drawn_rows():
     assert abs(mean[0] - expected[0] - left_out) > 3.5 * error[0]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("activation", "teacher"),
     [pytest.param("H2 + 0.1*H4", "0.56*(x - 1)", marks=pytest.mark.statistical), ("H2", "0.56*(x + 1.5)")],

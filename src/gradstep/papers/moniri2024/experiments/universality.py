@@ -111,9 +111,7 @@ class Universality(Experiment):
                         words = {"curve": label, "place": alpha, "quantity": f"{side} error", **known}
                         comparisons.append(sample.compare(mean, mean * (1 + _gap(sample, name, side)), **words))
             error, axis = f"{_SIDES[side]} error", "exponent α of the step size"
-            panels.append(
-                Panel(f"{error}, n = {sizes[-1]:g}", axis, error, lines=[predicted[side]], points=points)
-            )
+            panels.append(Panel(f"{error}, n = {sizes[-1]:g}", axis, error, lines=[predicted[side]], points=points))
         training = {name: gaps[name, "train"].mean(axis=1) for name, *_ in _CURVES[1:]}
         testing = {name: gaps[name, "test"][:, -1] for name, *_ in _CURVES[1:]}
         panels.append(_gap_panel("training error, mean over α", sizes, training))

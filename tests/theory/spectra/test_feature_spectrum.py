@@ -646,7 +646,6 @@ def test_edges_of_marchenko_and_pastur_have_twelve_digits() -> None:
     np.testing.assert_allclose([band.lower, band.upper], ends, rtol=1e-11)
 
 
-@pytest.mark.statistical
 def test_a_polynomial_after_a_large_step_takes_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bands of five decades, with gaps that long strides miss: 10^5 evaluations of the whole matrix once."""
     calls = 0

@@ -95,7 +95,6 @@ def test_the_mean_row_is_that_of_real_steps(damping):
     assert abs(expected[0]) > 10 * error[0]
 
 
-@pytest.mark.statistical
 def test_the_norm_is_that_of_real_steps():
     """Off the spike, without what samples make, which is the bulk: equation (C5b). Damped steps have the same draws."""
     cases = [problem(damping=damping, n_step=20_000) for damping in (math.inf, 1.0)]

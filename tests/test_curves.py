@@ -15,7 +15,16 @@ from gradstep.grid import Axis
 from gradstep.theory import QUANTITIES
 
 PROBLEM = gs.Problem(
-    activation="tanh", teacher="sin", d=20, width=16, n_step=40, n=30, eta="N^0.5", ridge=0.5, noise=0.1
+    activation="tanh",
+    teacher="sin",
+    d=20,
+    width=16,
+    n_step=40,
+    n=30,
+    eta="N^0.5",
+    ridge=0.5,
+    noise=0.1,
+    readout="constant",
 )
 
 

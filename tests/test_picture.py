@@ -14,7 +14,9 @@ import gradstep as gs
 from gradstep.picture import Picture, offer
 
 SOURCE = Path(__file__).parents[1] / "src" / "gradstep"
-PROBLEM = gs.Problem(activation="tanh", teacher="sin", d=20, width=30, n_step=80, n=60, eta="2*N^0.5", ridge=0.5)
+PROBLEM = gs.Problem(
+    activation="tanh", teacher="sin", d=20, width=30, n_step=80, n=60, eta="2*N^0.5", ridge=0.5, readout="constant"
+)
 RESULTS = (
     "Comparison",
     "Curve",

@@ -14,7 +14,16 @@ from gradstep.summary import Summary, wrapped
 from gradstep.text_table import Table, measured
 
 PROBLEM = gs.Problem(
-    activation="tanh", teacher="softplus", d=24, width="1.5d", n_step="4d", n="3d", eta="N^0.5", ridge="d/64", noise=0.1
+    activation="tanh",
+    teacher="softplus",
+    d=24,
+    width="1.5d",
+    n_step="4d",
+    n="3d",
+    eta="N^0.5",
+    ridge="d/64",
+    noise=0.1,
+    readout="constant",
 )
 LIMIT = PROBLEM.replace(d=float("inf"), width="1.5d", n_step="4d", n="3d", ridge="d/64")
 

@@ -18,7 +18,7 @@ def test_no_request_breaks_the_server(server, api, tmp_path):
         *excluded,
         f"--checks={CHECKS}",
         "--phases=examples,fuzzing",
-        "--max-examples=12",
+        "--max-examples=8",
         "--seed=1",
         "--no-shrink",
         "--request-timeout=100",

@@ -122,10 +122,9 @@ def test_the_answer_has_the_law_of_the_inputs_and_no_bound_for_it(api):
     assert here["best_linear"] is None
     assert here["regime"]["verdict"].startswith("The step ")
     assert "bound" not in here["regime"]["title"] + here["regime"]["verdict"] + here["regime"]["text"]
-    for damping in (0.5, "inf"):
-        for of in ("features", "weights"):
-            asked = {"problem": {**setting, "damping": damping}, "of": of}
-            assert api.post("/api/spectrum", json=asked).json()["bands"]
+    for damping, of in ((0.5, "features"), ("inf", "weights")):
+        asked = {"problem": {**setting, "damping": damping}, "of": of}
+        assert api.post("/api/spectrum", json=asked).json()["bands"]
 
 
 def test_several_steps_of_the_gradient_are_damped_as_the_problem_says():
@@ -248,7 +247,8 @@ def test_spectrum_of_the_weights_is_that_of_the_figure(api):
     for preset in (each for each in presets() if each["shows"] == "weights"):
         (figure,) = load_figures([preset["name"]])
         own = {**figure.settings["base"], **figure.presets["standard"]["sizes"]}
-        for shown, value in zip(preset["settings"], figure.settings["histograms"][::-1], strict=True):
+        pairs = list(zip(preset["settings"], figure.settings["histograms"][::-1], strict=True))
+        for shown, value in pairs[:2]:
             expected = gs.spectrum(gs.Problem.from_dict({**own, figure.settings["vary"]: value}), of="weights")
             found = api.post("/api/spectrum", json={"problem": shown["problem"], "of": "weights"}).json()
             assert [o["singular_value"] for o in found["outliers"]] == pytest.approx([v for v, _ in expected.outliers])

@@ -445,9 +445,13 @@ def test_link_is_corrected_for_a_noisy_projection():
     assert noise == pytest.approx(0.3, abs=0.1)
 
 
-@pytest.mark.parametrize("closest", [0.05, 1e-5])
 @pytest.mark.parametrize(
-    ("noise", "within", "observations"), [(0.1, 0.0, None), (0.5, 0.0, 40), (0.1, 0.03, 160), (0.5, 1.0, 200)]
+    ("noise", "within", "observations", "closest"),
+    [
+        pytest.param(*case, closest, marks=() if place % 2 == other else pytest.mark.statistical)
+        for place, case in enumerate([(0.1, 0.0, None), (0.5, 0.0, 40), (0.1, 0.03, 160), (0.5, 1.0, 200)])
+        for other, closest in enumerate([0.05, 1e-5])
+    ],
 )
 def test_the_penalty_of_a_link_has_the_least_error_of_cross_validation(noise, within, observations, closest):
     # The error from its definition, column by column of the smoother.

@@ -41,7 +41,7 @@ def both(features, targets, monkeypatch, **options):
     ("kind", "most"),
     [
         pytest.param("random features", 30, marks=pytest.mark.statistical),
-        ("after a step", 50),
+        pytest.param("after a step", 50, marks=pytest.mark.statistical),
         pytest.param("heavy tails", 64, marks=pytest.mark.statistical),
         ("weighted", 50),
     ],

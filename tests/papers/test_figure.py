@@ -30,7 +30,20 @@ from gradstep.papers.report import _measured, write_report, write_section
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
 FIGURES = {figure.name: figure for figure in load_figures()}
 #: Figures whose experiment another figure has, which is drawn faster.
-ALIKE = ("convex_robust", "feature_spectrum", "fig5_width", "result33")
+ALIKE = (
+    "convex_classes",
+    "convex_robust",
+    "feature_spectrum",
+    "fig2_sin",
+    "fig3c",
+    "fig4_strengths",
+    "fig5_width",
+    "result32",
+    "result33",
+    "setting2",
+    "staircase",
+    "weights_spectrum_m1",
+)
 
 
 def tiny(name="fig3b"):

@@ -249,7 +249,7 @@ def test_activation_with_a_mean_offers_the_constant():
 
 
 def test_gains_are_positive_grow_and_vanish_without_a_spike():
-    grid = _wide(200)
+    grid = _wide(100)
     for options in OPTIONS:
         previous = gains.Delta(0, SIGMA, TEACHER, **grid, **options), gains.Lambda(0, SIGMA, TEACHER, **grid, **options)
         assert not np.any(previous)

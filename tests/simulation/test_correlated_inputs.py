@@ -123,7 +123,7 @@ def test_directions_without_variance_do_nothing() -> None:
 def test_expected_errors_are_the_means_of_fits() -> None:
     problem = small(inputs="power_law(0.8, d=24)", n=90)
     network = gs.Network(problem, 0)
-    curve = network.learning_curve(pool=40_000)
+    curve = network.learning_curve(pool=15_000)
     layer = network.with_weights(network.after)
     errors = [replace(layer, seed=seed).test_error() for seed in range(1, 60)]
     deviation = math.hypot(np.std(errors) / math.sqrt(len(errors)), curve.test_standard_error[0, 0])

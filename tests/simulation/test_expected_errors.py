@@ -60,7 +60,7 @@ def check(curve: gs.LearningCurve, place: tuple[int, int], mean: Rows, error: Ro
 @pytest.mark.parametrize(
     ("changes", "train"),
     [
-        ({}, {}),
+        pytest.param({}, {}, marks=pytest.mark.statistical),
         pytest.param({"readout": "constant"}, {"steps": 3}, marks=pytest.mark.statistical),
         pytest.param({"teacher": "H3"}, {"steps": 3, "fresh": False}, marks=pytest.mark.statistical),
         pytest.param({"activation": "tanh(x) + 0.3*x**2", "teacher": "x - 1"}, {}, marks=pytest.mark.statistical),

@@ -28,8 +28,14 @@ def network(width: int, d: int, seed: int = 0) -> tuple[Real, Real, Real, Real]:
     return weights, teacher, spike, rng.standard_normal((width, 2)) / math.sqrt(width)
 
 
-@pytest.mark.parametrize("teacher", ["linear", "relu", "tanh", "sign", "hermite2", "abs(x - 0.3)"])
-@pytest.mark.parametrize("activation", ["erf", "relu", "tanh"])
+@pytest.mark.parametrize(
+    ("activation", "teacher"),
+    [
+        pytest.param(activation, teacher, marks=() if other % 3 == place else pytest.mark.statistical)
+        for place, activation in enumerate(["erf", "relu", "tanh"])
+        for other, teacher in enumerate(["linear", "relu", "tanh", "sign", "hermite2", "abs(x - 0.3)"])
+    ],
+)
 def test_correlations_against_a_plain_two_dimensional_sum(activation: str, teacher: str) -> None:
     sigma, link = scalar_function(activation), scalar_function(teacher)
     mean, scale = np.array([0.0, 0.05, 2.0, -0.9]), np.array([1.0, 1.1, 0.7, 2.0])

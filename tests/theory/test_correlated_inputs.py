@@ -117,8 +117,15 @@ def test_norms_tell_of_the_rows_as_they_do_for_isotropic_inputs(n_step):
     assert found.train_error == pytest.approx(isotropic.train_error, rel=1e-7)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("teacher", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("activation", "teacher"),
+    [
+        ("tanh", 0.0),
+        ("relu", 2.0),
+        pytest.param("tanh", 2.0, marks=pytest.mark.statistical),
+        pytest.param("relu", 0.0, marks=pytest.mark.statistical),
+    ],
+)
 def test_errors_do_not_depend_on_the_nodes(activation, teacher):
     # Of many classes each has a band of its own in the law of the rows. A Gaussian readout asks where in it a node is.
     inputs = gs.Inputs.power_law(0.5, teacher, d=120)
@@ -151,12 +158,18 @@ def test_the_loss_is_the_one_whose_slope_in_the_ridge_is_the_norm_of_the_readout
 @pytest.mark.parametrize(
     "changes",
     [
-        {"n_step": 240, "inputs": TWO_LEVELS},
+        pytest.param({"n_step": 240, "inputs": TWO_LEVELS}, marks=pytest.mark.statistical),
         {"n_step": 60, "readout": "gaussian", "inputs": TWO_LEVELS},
-        {"activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
+        pytest.param(
+            {"activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
+            marks=pytest.mark.statistical,
+        ),
         {"activation": "softplus", "teacher": "tanh(x)", "n_step": 360, "inputs": gs.Inputs([9, 1], [0.1, 0.9])},
-        {"damping": 0.1},
-        {"damping": 0.1, "activation": "softplus", "teacher": "sin(1.5*x) + 0.5", "inputs": TWO_LEVELS},
+        pytest.param({"damping": 0.1}, marks=pytest.mark.statistical),
+        pytest.param(
+            {"damping": 0.1, "activation": "softplus", "teacher": "sin(1.5*x) + 0.5", "inputs": TWO_LEVELS},
+            marks=pytest.mark.statistical,
+        ),
         {"damping": 1.0, "activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
         {"damping": 0.3, "activation": "relu", "teacher": "sin(x) + 0.5", "readout": {1: 0.5, 2: 0.5}, "n_step": 240},
         *(
@@ -534,7 +547,7 @@ def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, ch
         ("ridge", math.inf),
         ("ridge", 0.3),
         pytest.param("eta", math.inf, marks=pytest.mark.statistical),
-        ("split", 0.3),
+        pytest.param("split", 0.3, marks=pytest.mark.statistical),
         pytest.param("eta", 0.3, marks=pytest.mark.statistical),
         pytest.param("split", math.inf, marks=pytest.mark.statistical),
     ],

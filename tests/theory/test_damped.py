@@ -140,8 +140,10 @@ def test_readouts_that_are_almost_equal_have_the_errors_of_equal_ones(activation
 @pytest.mark.parametrize(
     ("changes", "inputs"),
     [
-        *(({}, law) for law in SPECTRA[:3]),
-        *(({"damping": 1e-3}, law) for law in SPECTRA[:3]),
+        ({}, SPECTRA[0]),
+        ({"damping": 1e-3}, SPECTRA[1]),
+        *(pytest.param({}, law, marks=pytest.mark.statistical) for law in SPECTRA[1:3]),
+        *(pytest.param({"damping": 1e-3}, law, marks=pytest.mark.statistical) for law in SPECTRA[:3:2]),
         ({"readout": "gaussian"}, SPECTRA[1]),
         ({"n_step": 90}, SPECTRA[2]),
     ],

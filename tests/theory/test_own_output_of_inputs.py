@@ -185,6 +185,7 @@ def test_the_first_layer_of_isotropic_inputs_and_of_a_hardly_damped_step(changes
         assert getattr(damped, name) == pytest.approx(getattr(plain, name), rel=1e-6), name
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes",
     [

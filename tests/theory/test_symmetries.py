@@ -408,7 +408,10 @@ def test_without_a_step_only_the_features_matter(activation: str) -> None:
         assert_allclose(errors(gs.predict(problem_of(still, **changes))), expected, rtol=1e-6, err_msg=str(changes))
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    "activation",
+    [pytest.param(each, marks=pytest.mark.statistical if place % 2 else ()) for place, each in enumerate(ACTIVATIONS)],
+)
 def test_at_small_dimensions_too(activation: str) -> None:
     """What only a step has is not felt without one, to the last digits, and a step of nothing is none."""
     law = {-1.0: 0.5, 1.0: 0.5}

@@ -178,7 +178,7 @@ def test_a_loss_of_ones_own():
         ("absolute", "ridge", "real", 80),
         pytest.param("pseudo_huber(0.5)", "elastic_net(0.5)", "real", 80, marks=pytest.mark.statistical),
         ("logistic", "ridge", "sign", math.inf),
-        ("logistic", "l1", "sign", 80),
+        pytest.param("logistic", "l1", "sign", 80, marks=pytest.mark.statistical),
         ("hinge", "ridge", "sign", math.inf),
         pytest.param("squared_hinge", "huber(0.5)", "sign", 80, marks=pytest.mark.statistical),
     ],
@@ -234,6 +234,7 @@ def test_the_own_output_with_few_active_neurons_against_the_network(penalty):
     assert worst_score(convex_prediction(problem, penalty=penalty), {q: measured[q] for q in quantities}) < 2.5
 
 
+@pytest.mark.statistical
 def test_a_vocabulary_with_an_l1_penalty_resolves_bulk_and_offsets_together():
     problem = cui(d=100, alpha0=1.0, readout={0.5: 0.5, 1.5: 0.5}, activation="softplus")
     arguments = {"loss": "huber(0.4)", "penalty": "l1", "rows": "isotropic", "bulk": "structured"}

@@ -151,6 +151,7 @@ def test_the_bulk_that_is_missing_along_the_readout_neuron_by_neuron(readout, sh
     assert np.abs(expected - np.eye(len(psi))).max() > 0.003
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("strength", [1.0, pytest.param(3.0, marks=pytest.mark.statistical)])
 def test_own_output_that_rows_of_several_slopes_lose(strength):
     # Without noise in the labels the bulk that the fit of the spike brings along is the error. With one slope for all

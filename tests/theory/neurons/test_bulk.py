@@ -268,6 +268,7 @@ def test_rows_of_several_readouts_follow_both_matrices_of_the_samples(readout):
     assert abs(gs.predict(problem).test_error - measured.mean()) < 2.5 * error + 0.015 * measured.mean()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "readout",
     [

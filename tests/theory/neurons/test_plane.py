@@ -119,6 +119,7 @@ def test_correlated_inputs_and_damped_steps_have_the_plane_too(changes):
     assert share(eta=0.0, **changes) == 0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("inputs", "damping"),
     [
@@ -240,7 +241,7 @@ def test_a_second_direction_of_which_nothing_is_learned_changes_next_to_nothing(
 @pytest.mark.parametrize(
     ("changes", "without"),
     [
-        ({"activation": "max(x,0)", "teacher": "hermite2"}, 0.015),
+        pytest.param({"activation": "max(x,0)", "teacher": "hermite2"}, 0.015, marks=pytest.mark.statistical),
         pytest.param(
             {"activation": "max(x,0)", "teacher": "hermite2", "readout": {0.5: 0.5, 2: 0.5}},
             0.015,

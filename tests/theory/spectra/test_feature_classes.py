@@ -272,7 +272,9 @@ def compared(case: gs.Problem, seeds: range, *, degrees: tuple[int | None, ...])
         pytest.param(
             {**OWN_OUTPUT, "activation": "tanh(x)+0.3*(x**2-1)", "readout": VALUES}, (1,), marks=pytest.mark.statistical
         ),
-        ({**OWN_OUTPUT, "damping": 0.5, "inputs": None, "readout": "gaussian"}, (1,)),
+        pytest.param(
+            {**OWN_OUTPUT, "damping": 0.5, "inputs": None, "readout": "gaussian"}, (1,), marks=pytest.mark.statistical
+        ),
     ],
 )
 def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[int | None, ...]) -> None:
@@ -282,7 +284,7 @@ def test_outliers_are_those_of_networks(changes: dict[str, Any], degrees: tuple[
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.statistical),
         pytest.param({"damping": 0.1}, marks=pytest.mark.statistical),
         pytest.param({"activation": "tanh(x)+0.3*x**2"}, marks=pytest.mark.statistical),
         {"damping": 1.0, "inputs": None, "readout": "gaussian"},

@@ -50,7 +50,7 @@ QUADRATIC = {"activation": "tanh(x)+0.3*x**2", "teacher": "tanh(x)+0.3*x**2", "r
 @pytest.mark.parametrize(
     ("inputs", "changes"),
     [
-        (None, {}),
+        pytest.param(None, {}, marks=pytest.mark.statistical),
         (THREE, {}),
         pytest.param(THREE, {**NOT_ODD, "width": 240}, marks=pytest.mark.statistical),
         pytest.param(None, QUADRATIC, marks=pytest.mark.statistical),
@@ -120,6 +120,7 @@ def test_a_population_step_stretches_all_rows_and_adds_one(inputs):
     assert outlier.teacher_overlap == pytest.approx(signal / stretch**2 / whole * turned, rel=1e-6)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes",
     [
@@ -258,7 +259,7 @@ def test_newtons_method_has_the_slopes_of_the_equations(changes, damping):
     [
         pytest.param(None, STRETCHED[0], marks=pytest.mark.statistical),
         (THREE, STRETCHED[1]),
-        (None, STRETCHED[2]),
+        pytest.param(None, STRETCHED[2], marks=pytest.mark.statistical),
         *(
             pytest.param(*case, marks=pytest.mark.statistical)
             for case in [(THREE, STRETCHED[0]), (None, STRETCHED[1]), (THREE, STRETCHED[2])]
@@ -340,6 +341,7 @@ def test_plain_steps_stretch_the_rows_as_in_networks(changes):
     assert np.all(np.abs(counts.mean(axis=0) - 240 * law.cumulative(places)) < 1.5 + 3 * error)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("inputs", "damping"),
     [
@@ -383,6 +385,7 @@ QUADRATIC = BASE.replace(
 )
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("damping", [math.inf, pytest.param(5.0, marks=pytest.mark.statistical)])
 def test_rows_of_a_quadratic_activation_reach_zero(damping):
     problem = QUADRATIC.replace(width=480, damping=damping)

@@ -114,6 +114,7 @@ def parts_of(problem, step):
     return kept["found"]
 
 
+@pytest.mark.statistical
 def test_a_network_has_the_predicted_bulk():
     # With the law of isotropic inputs the distance is 12 eigenvalues.
     problem = BASE.replace(activation="sin(2*x)", teacher="tanh(2*x)", width=360, n_step=120, eta=gs.Step(1.5, 0.5))

@@ -179,7 +179,15 @@ def test_a_damped_direction_that_holds_an_own_output_is_that_of_drawn_samples():
         compared([each[place] for each in drawn], value)
 
 
-@pytest.mark.parametrize(("damping", "linear"), [(math.inf, 0.0), (math.inf, 0.5), (0.4, 0.0), (0.4, 0.5)])
+@pytest.mark.parametrize(
+    ("damping", "linear"),
+    [
+        (math.inf, 0.0),
+        (0.4, 0.5),
+        pytest.param(math.inf, 0.5, marks=pytest.mark.statistical),
+        pytest.param(0.4, 0.0, marks=pytest.mark.statistical),
+    ],
+)
 def test_the_resolvent_between_the_spike_the_teacher_and_the_output_is_that_of_drawn_samples(damping, linear):
     _, samples = with_linear_output(0.5, 0.4, 0.9, LEVELS, damping=damping)
     z, strength = np.array([-0.5 + 0.4j, 1.5 + 0.5j]), 0.3
@@ -214,6 +222,7 @@ def test_the_resolvent_between_the_spike_the_teacher_and_the_output_is_that_of_d
     np.testing.assert_allclose((shifted - back) / 2e-5, slope, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("activation", "readout", "inputs", "damping"),
     [

@@ -53,6 +53,7 @@ def test_along_the_spike_the_vector_of_the_norm_is_the_covariance_without_the_sp
     np.testing.assert_allclose(np.array(law.norm_vector) @ along, expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("activation", "teacher", "sphere", "damping"),
     [

@@ -58,7 +58,7 @@ def test_a_large_damping_has_the_traces_of_the_plain_step(ratio):
 
 @pytest.mark.parametrize(("damping", "count"), [pytest.param(0.3, 1000, marks=pytest.mark.statistical), (2.0, 400)])
 def test_drawn_matrices(damping, count):
-    d, draws = 500, 12
+    d, draws = 500, 8
     sizes = INPUTS.counts(d)
     c, found, random = np.repeat(INPUTS.eigenvalues, sizes), [], np.random.default_rng(2)
     for _ in range(draws):

@@ -71,6 +71,7 @@ def drawn(case, seed):
     return random, c, place, b, v / np.linalg.norm(v), z, r, metric
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("damping", [math.inf, pytest.param(1.0, marks=pytest.mark.statistical)])
 def test_the_mean_row_is_that_of_real_steps(damping):
     """Along the teacher, in each class of directions: equation (C5a)."""

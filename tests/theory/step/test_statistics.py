@@ -43,11 +43,14 @@ BASE = gs.Problem(
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.statistical),
         pytest.param({"initial_weights": "gaussian", "readout": "gaussian"}, marks=pytest.mark.statistical),
         {"activation": "relu", "teacher": "relu", "n_step": 600},
         {"activation": "softplus", "teacher": "tanh(x) + 1"},
-        {"activation": "sin", "teacher": "tanh", "readout": "gaussian", "output_scale": "1/sqrt(N)"},
+        pytest.param(
+            {"activation": "sin", "teacher": "tanh", "readout": "gaussian", "output_scale": "1/sqrt(N)"},
+            marks=pytest.mark.statistical,
+        ),
     ],
     ids=["odd", "gaussian", "relu", "drift", "initial-output"],
 )

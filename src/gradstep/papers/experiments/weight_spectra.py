@@ -148,7 +148,7 @@ class WeightSpectra(Spectra):
 
         curve = Curve("⟨β, β*⟩ / |β|", "large", limit, ratios, name="gradient")
         axes = Panel("alignment of the gradient", settings["label"], "cosine with the teacher")
-        grid = np.linspace(ratios[0].x, ratios[-1].x, 41)
+        grid = np.linspace(ratios[0].x, ratios[-1].x, self.preset.get("line", 41))
         found = charts([curve], grid, {"alignment": axes}, {"alignment": "alignment"})
         n = [sample.x for sample in numbers]
         slope, fitted = power_law(n, [sample["relative_error"].mean() for sample in numbers])

@@ -68,7 +68,7 @@ class ReusedSamples(Experiment):
             points.append(Points.measured(x, values, training["label"], training["regime"]))
             if training["fresh"] and teacher["exponent"] == 1:
                 low, high = self.settings["range"]
-                grid = np.union1d(np.geomspace(low, high, 41), np.array(x))
+                grid = np.union1d(np.geomspace(low, high, self.preset.get("line", 41)), np.array(x))
                 theory = [second_step(self._problem(teacher["teacher"], ratio)).alignment for ratio in grid]
                 lines.append(Line.of(grid, theory, training["label"], training["regime"]))
                 at = np.searchsorted(grid, x)

@@ -83,18 +83,22 @@ class Universality(Experiment):
                 point = {"alpha": alpha, "n": n}
                 yield Place(measure, {**shared, **point}, f"α = {alpha:g}", n, ("features", sorted(point.items())))
 
-    def _predicted(self, side: str) -> Line:
-        """Return the error of the network at the larger size, by the equations for every step size."""
-        alphas, n = np.linspace(self.preset["points"][0], self.preset["points"][-1], 41), self.preset["sizes"][-1]
+    def _predicted(self) -> dict[str, Line]:
+        """Return the errors of the network at the larger size, by the equations for every step size."""
+        points, n = self.preset["points"], self.preset["sizes"][-1]
+        alphas = np.linspace(points[0], points[-1], self.preset.get("line", 41))
         problems = [Problem.moniri2024(**self.settings["base"], alpha=float(alpha), n=n) for alpha in alphas]
-        return Line.of(alphas, [getattr(p, f"{side}_error") for p in predict_many(problems)], "F", "teacher")
+        found = predict_many(problems)
+        return {
+            side: Line.of(alphas, [getattr(each, f"{side}_error") for each in found], "F", "teacher") for side in _SIDES
+        }
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Compare errors at the larger size, and gaps between the sizes."""
         alphas, sizes = self.preset["points"], self.preset["sizes"]
         known = {name: self.settings[name] for name in ("allowance", "reason")}
         largest, shape = samples[-len(alphas) :], (len(sizes), len(alphas), int(self.preset["seeds"]))
-        panels, comparisons, gaps = [], [], {}
+        panels, comparisons, gaps, predicted = [], [], {}, self._predicted()
         for side in _SIDES:
             points = []
             for name, label, regime in _CURVES:
@@ -107,9 +111,7 @@ class Universality(Experiment):
                         words = {"curve": label, "place": alpha, "quantity": f"{side} error", **known}
                         comparisons.append(sample.compare(mean, mean * (1 + _gap(sample, name, side)), **words))
             error, axis = f"{_SIDES[side]} error", "exponent α of the step size"
-            panels.append(
-                Panel(f"{error}, n = {sizes[-1]:g}", axis, error, lines=[self._predicted(side)], points=points)
-            )
+            panels.append(Panel(f"{error}, n = {sizes[-1]:g}", axis, error, lines=[predicted[side]], points=points))
         training = {name: gaps[name, "train"].mean(axis=1) for name, *_ in _CURVES[1:]}
         testing = {name: gaps[name, "test"][:, -1] for name, *_ in _CURVES[1:]}
         panels.append(_gap_panel("training error, mean over α", sizes, training))

@@ -31,7 +31,7 @@ from gradstep.sweeps.store import write_whole
 
 __all__ = ["PENALTIES", "setting", "summary"]
 
-#: Settings of all inputs, and how many more whose inputs have a power law with as many eigenvalues as dimensions.
+#: Settings of all inputs, and how many more whose inputs have a power law.
 COUNT, STEEP = 200, 100
 #: Exponents of these.
 EXPONENTS = (0.3, 0.8)
@@ -71,7 +71,7 @@ READOUTS: tuple[tuple[Any, float], ...] = (
     ({"-1": 0.5, "0.5": 0.5}, 0.1),
 )
 _NO_MEAN = (READOUTS[1][0], READOUTS[2][0])
-#: Eigenvalues, shares and the teacher's shares; ``power law`` is the exponent one half with as many as dimensions.
+#: Eigenvalues, shares and the teacher's shares; ``power law`` is the exponent one half in as many dimensions.
 INPUTS: tuple[tuple[Any, float], ...] = (
     (None, 0.2),
     (([3.0, 0.5], [0.2, 0.8], [0.6, 0.4]), 0.2),

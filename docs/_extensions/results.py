@@ -46,7 +46,7 @@ from __future__ import annotations
 import json
 import string
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,10 +96,10 @@ def find(path: str, content: Any) -> Any:
     return content
 
 
-def table(rows: list[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
-    """Return rows as a table in Markdown."""
-    lines = [list(columns), ["---"] * len(columns)]
-    lines += [[fill(template, row).replace("|", r"\|") for template in columns.values()] for row in rows]
+def table(rows: list[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> str:
+    """Return rows as a table in Markdown, from the header and the template of each column."""
+    lines = [[header for header, _ in columns], ["---"] * len(columns)]
+    lines += [[fill(template, row).replace("|", r"\|") for _, template in columns] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -116,6 +116,12 @@ def kept(row: Mapping[str, Any], where: str) -> bool:
     """Return whether a row is to be shown."""
     key, equals, text = where.partition("=")
     return str(row[key]) == text if equals else bool(row[key])
+
+
+def columns_of(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the header and the template of each column; several may have one header, such as "±"."""
+    parts = [line.partition(": ") for line in lines if line.strip()]
+    return [(header.strip(), template.strip()) for header, _, template in parts]
 
 
 class Results(SphinxDirective):
@@ -148,19 +154,12 @@ class Results(SphinxDirective):
             return str(getattr(import_module(module), function)(part))
         rows = content if isinstance(content, list) else find(self.options.get("rows", "rows"), content)
         where = self.options.get("where")
-        return table([row for row in rows if where is None or kept(row, where)], self._columns())
+        return table([row for row in rows if where is None or kept(row, where)], columns_of(self.content))
 
     def _note(self, content: Any) -> str:
         if "settings" in self.options or (isinstance(content, Mapping) and "settings" in content):
             return f"From `{self.arguments[0]}`: {described(find(self.options.get('settings', 'settings'), content))}."
         return f"From `{self.arguments[0]}`."
-
-    def _columns(self) -> dict[str, str]:
-        columns = {}
-        for line in filter(str.strip, self.content):
-            header, _, template = line.partition(": ")
-            columns[header.strip()] = template.strip()
-        return columns
 
 
 class Result(SphinxRole):

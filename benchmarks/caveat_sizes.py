@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.hunt.settings import PENALTIES
-from benchmarks.random_settings import COUNT, setting
+from benchmarks.hunt.table import FAR, RIGHT, SIGMA
+from benchmarks.random_settings import COUNT, KNOWN, problem
 from scipy.optimize import minimize
 
 import gradstep as gs
@@ -37,9 +38,6 @@ WEIGHTS = {
     "random_settings.json": (0.4, 0.0),
     "power laws": (0.4, 0.0),
 }
-#: A prediction is far off beyond the first share of the network's error and three standard errors, and right within the
-#: second if the network's error is known as well.
-FAR, RIGHT, SIGMA = 0.03, 0.01, 3.0
 #: Estimates between which deviations are collected.
 BORDERS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 1.0)
 #: Least factors: with them settings outside the tables that are known to be far off have their caveats
@@ -48,9 +46,10 @@ AT_LEAST = {
     "few_step_samples": 0.4, "mixed_bulk": 0.21, "stretch": 0.45, "own_output": 0.21, "sizes": 0.85, "direction": 0.3,
     "leading": 0.02,
 }  # fmt: skip
-#: Weight of the deviations' own law beside telling far from right; steepness of the latter; and pull of the factors
-#: in use.
-_LAW, _STEEPNESS, _PULL = 0.3, 2.5, 1e-3
+#: The loss asks first whether the estimate tells predictions that are far off from right ones: a logistic law of this
+#: steepness in the logarithm of the estimate. With these weights the likelihood of the deviations is added, and the
+#: squared distance from the logarithms of the factors in use.
+_STEEPNESS, _LAW, _PULL = 2.5, 0.3, 1e-3
 
 Array = np.ndarray
 
@@ -65,31 +64,32 @@ class Measured(NamedTuple):
     error: float
 
 
-def _settings() -> Iterator[tuple[str, bool, dict[str, Any], Mapping[str, Any]]]:
-    """Return the table of a setting, whether it is of a larger dimension, its problem, and what networks have."""
+def _settings() -> Iterator[tuple[str, bool, list[gs.Problem], Mapping[str, Any]]]:
+    """Return the table of a setting, whether it is of a larger dimension, its problems, and what networks have.
+
+    There is a problem for each penalty.
+    """
     for name in ("hunt.json", "hunt_inputs.json"):
         table = json.loads((RESULTS / name).read_text())
         for row in [*table["rows"], *table.get("larger", ())]:
             if "theory" in row:
                 networks = {key: row[key]["test_error"] for key in ("mean", "error")}
-                yield name, row["d"] > table["rows"][0]["d"], row["problem"], networks
+                plain = row["problem"]
+                problems = [gs.Problem.from_dict({**plain, "ridge": factor * plain["ridge"]}) for factor in PENALTIES]
+                yield name, row["d"] > table["rows"][0]["d"], problems, networks
     for row in json.loads((RESULTS / "random_settings.json").read_text())["rows"]:
         # Three networks of each at the largest dimension are too few.
-        if row["d"] < 3200 and "failure" not in row["theory"]:
+        if row["d"] < 3200:
             name = "random_settings.json" if row["number"] < COUNT else "power laws"
-            yield name, False, {"number": row["number"], "d": row["d"]}, {key: row[key][0] for key in ("mean", "error")}
+            problems = [problem(row["number"], row["d"], factor) for factor in PENALTIES]
+            yield name, False, problems, {key: row[key][0] for key in ("mean", "error")}
 
 
-def measured(name: str, larger: bool, problem: dict[str, Any], networks: Mapping[str, Any]) -> list[Measured]:
-    """Return a setting of a table, once for each penalty."""
+def measured(name: str, larger: bool, problems: list[gs.Problem], networks: Mapping[str, Any]) -> list[Measured]:
+    """Return a setting of a table, once for each penalty that theory answers for."""
     warnings.simplefilter("ignore")
     found = []
-    for factor, mean, error in zip(PENALTIES, networks["mean"], networks["error"], strict=True):
-        if "number" in problem:
-            options = setting(problem["number"], problem["d"])
-            one = gs.Problem(**{**options, "ridge": factor * options["ridge"]})
-        else:
-            one = gs.Problem.from_dict({**problem, "ridge": factor * problem["ridge"]})
+    for one, mean, error in zip(problems, networks["mean"], networks["error"], strict=True):
         try:
             prediction = gs.predict(one)
         except GradstepError:
@@ -144,7 +144,7 @@ def summary(every: list[Measured]) -> dict[str, Any]:
     estimate = estimates(found, np.array([rule.factor for rule in _RULES.values()]))
     sizes = []
     for low, high in pairwise(BORDERS):
-        some = (estimate >= low) & (estimate < high) & (error < FAR - RIGHT)
+        some = (estimate >= low) & (estimate < high) & (error < KNOWN)
         if not some.any():
             continue
         # Beside what the networks' own errors bring.

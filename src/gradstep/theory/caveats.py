@@ -77,8 +77,8 @@ _RULES: Mapping[str, _Rule] = {
     "leading": _Rule("rows stretched along leading directions", 0.02, 1.0),
     "swing": _Rule("spike that differs between draws", 0.19, 1.0),
 }
-#: Least size of all effects together at which caveats are shown. One that is as large alone is shown, and so is one
-#: that is at least this part of the largest.
+#: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
+#: if it has at least the second number times the size of the largest.
 _LEAST, _BESIDE = 0.041, 0.5
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
@@ -93,8 +93,8 @@ _PAGE = "theory/limits_of_validity.html"
 def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
     """Return the caveats that some indicators ask for, the largest first.
 
-    The effects are taken to be independent: the root of the sum of their squared sizes is the root mean square of what
-    predictions deviate by. Where it is small none is shown.
+    The effects are taken to be independent: the root of the sum of their squared sizes is how far predictions are off,
+    in the root mean square. Where it is small none is shown.
 
     Parameters
     ----------

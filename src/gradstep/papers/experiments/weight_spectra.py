@@ -17,7 +17,7 @@ import numpy as np
 
 from gradstep.gaussian import moments
 from gradstep.panels import Line, Panel
-from gradstep.papers.charts import Curve, charts, measured_points
+from gradstep.papers.charts import Curve, charts, grid_of, measured_points
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array
 from gradstep.papers.experiments.spectra import Spectra, integrals, placed
@@ -148,7 +148,7 @@ class WeightSpectra(Spectra):
 
         curve = Curve("⟨β, β*⟩ / |β|", "large", limit, ratios, name="gradient")
         axes = Panel("alignment of the gradient", settings["label"], "cosine with the teacher")
-        grid = np.linspace(ratios[0].x, ratios[-1].x, self.preset.get("line", 41))
+        grid = grid_of({"from": ratios[0].x, "to": ratios[-1].x, "count": 41}, self.preset)
         found = charts([curve], grid, {"alignment": axes}, {"alignment": "alignment"})
         n = [sample.x for sample in numbers]
         slope, fitted = power_law(n, [sample["relative_error"].mean() for sample in numbers])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.panels import Line, Panel, Points
+from gradstep.papers.charts import grid_of
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
@@ -68,7 +69,8 @@ class ReusedSamples(Experiment):
             points.append(Points.measured(x, values, training["label"], training["regime"]))
             if training["fresh"] and teacher["exponent"] == 1:
                 low, high = self.settings["range"]
-                grid = np.union1d(np.geomspace(low, high, self.preset.get("line", 41)), np.array(x))
+                line = grid_of({"from": low, "to": high, "count": 41, "scale": "log"}, self.preset)
+                grid = np.union1d(line, np.array(x))
                 theory = [second_step(self._problem(teacher["teacher"], ratio)).alignment for ratio in grid]
                 lines.append(Line.of(grid, theory, training["label"], training["regime"]))
                 at = np.searchsorted(grid, x)

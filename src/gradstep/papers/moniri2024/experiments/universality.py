@@ -19,6 +19,7 @@ import numpy as np
 
 from gradstep.overlay import Overlay
 from gradstep.panels import Guide, Line, Panel, Points
+from gradstep.papers.charts import grid_of
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.spiked_features import gradient_rest, terms_of
 from gradstep.papers.moniri2024.features import gaussian_equivalent
@@ -86,7 +87,7 @@ class Universality(Experiment):
     def _predicted(self) -> dict[str, Line]:
         """Return the errors of the network at the larger size, by the equations for every step size."""
         points, n = self.preset["points"], self.preset["sizes"][-1]
-        alphas = np.linspace(points[0], points[-1], self.preset.get("line", 41))
+        alphas = grid_of({"from": points[0], "to": points[-1], "count": 41}, self.preset)
         problems = [Problem.moniri2024(**self.settings["base"], alpha=float(alpha), n=n) for alpha in alphas]
         found = predict_many(problems)
         return {

@@ -19,5 +19,5 @@ def forgotten(changes: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def one_direction(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Features are resolved along the spike only."""
-    monkeypatch.setattr(tables, "share_in_plane", lambda *_: 0.0)
+    monkeypatch.setattr(tables, "share_along_teacher", lambda *_: 0.0)
     yield from forgotten(monkeypatch)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.equivalent.tables import sizes_of
+from gradstep.theory.step.class_variances import leading_variance
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
-from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values, step_statistics
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
         # The largest factor by which the linear part of the step stretches a direction.
         leading = float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
         found["leading"] = abs(step.drift) * leading * math.sqrt(power * per_sample)
-        found["direction"] = _along_one_direction(step, step.correlated, readout, d)
+        found["direction"] = _along_one_direction(step, readout, d)
     spike, alike = step.spike * step.spike * power, _alike(readout)
     # Without a spike there is none that differs.
     if spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:
@@ -269,16 +269,11 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * alike}
 
 
-def _along_one_direction(
-    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout, d: float
-) -> float:
+def _along_one_direction(step: StepStatistics, readout: Readout, d: float) -> float:
     """Return the largest part of a row's mean square, without its spike, that is in one direction."""
     values, shares = readout_values(readout)
-    a, (once, twice) = values[:, None], samples.stretch
     with np.errstate(over="ignore", invalid="ignore"):
-        square = samples.spectrum.eigenvalue + 2 * step.drift * a * once + (step.drift * a) ** 2 * twice
-        square = square + step.bulk / samples.bulk_trace * a**2 * samples.sampled
-        return float(shares @ (square.max(axis=1) / (square @ samples.spectrum.share))) / d
+        return float(shares @ leading_variance(step, values, values**2)) / d
 
 
 def _changed_by_own_output(problem: Problem, step: StepStatistics) -> float:

@@ -60,7 +60,7 @@ def test_one_direction_and_two_have_the_same_limit(changes, loss, channel, penal
     big = {"d": 10**7, "width": 15 * 10**6, "n_step": 3 * 10**7, "n": 25 * 10**6, "ridge": 1e5}
     found = []
     for share in (0.0, 1.0):
-        monkeypatch.setattr(tables_module, "share_in_plane", lambda *_, share=share: share)
+        monkeypatch.setattr(tables_module, "share_along_teacher", lambda *_, share=share: share)
         problem = EVEN.replace(**big | changes)
         found.append(results(convex_prediction(problem, loss=loss, channel=channel, penalty=penalty)))
     assert found[1] == pytest.approx(found[0], rel=1.5e-4)
@@ -219,7 +219,7 @@ def test_the_plane_is_nearer_to_networks_than_the_spike_alone(changes, loss, cha
     problem = EVEN.replace(**{"n_step": 30000, "eta": gs.Step(1.0, 0.5)} | changes)
     measured = convex_measurement(problem, 48, loss=loss, channel=channel, test_samples=10_000)
     two = convex_prediction(problem, loss=loss, channel=channel)
-    monkeypatch.setattr(tables_module, "share_in_plane", lambda *_: 0.0)
+    monkeypatch.setattr(tables_module, "share_along_teacher", lambda *_: 0.0)
     one = convex_prediction(problem, loss=loss, channel=channel)
     for quantity in ("test_loss", "train_error"):
         mean, error = float(measured.mean(quantity)), float(measured.standard_error(quantity))

@@ -8,6 +8,7 @@ import pytest
 from resolved_plane import EVEN
 
 import gradstep as gs
+from gradstep.gaussian import moments
 from gradstep.problem import link_of
 from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
@@ -15,10 +16,11 @@ from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.bulk import Bulk, isotropic
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.plane import (
+from gradstep.theory.neurons.plane import groups_in_plane
+from gradstep.theory.neurons.teacher_direction import (
     added_by_quadratic_part,
-    groups_in_plane,
-    share_in_plane,
+    share_along_teacher,
+    teacher_direction,
     variance_along_teacher,
 )
 from gradstep.theory.together import result_of
@@ -28,7 +30,7 @@ TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
 
 def errors(problem, monkeypatch, share):
     """Return test and training error with a given share of the plane."""
-    monkeypatch.setattr(tables_module, "share_in_plane", lambda *_: share)
+    monkeypatch.setattr(tables_module, "share_along_teacher", lambda *_: share)
     # Along the spike alone, projections may stand for the readouts: that is another description, right to a per cent.
     monkeypatch.setattr(tables_module, "resolved_share", lambda *_: 1.0)
     ((_, network),) = result_of(stepped_networks(problem, plane=True))
@@ -98,7 +100,7 @@ def share(**changes):
     problem = EVEN.replace(**changes)
     sizes = sizes_of(problem)
     ((_, network), *_) = result_of(stepped_networks(problem))
-    return share_in_plane(problem, network.step.resolved, sizes.d)
+    return share_along_teacher(problem, network.step.resolved, sizes.d)
 
 
 def test_the_plane_has_a_share_only_where_something_is_learned_from_it():
@@ -196,7 +198,8 @@ def test_one_direction_of_many_has_its_share_of_a_row_whatever_the_teacher_stret
         pull=np.zeros((len(groups.weight), 2)),
         norm_slope=np.zeros((len(groups.weight), 2)),
     )
-    in_plane, _ = groups_in_plane(groups, bulk, problem, step, problem.d)
+    added = added_by_quadratic_part(step, groups.readout, groups.readout_square, 0.5**0.5)
+    in_plane, _ = groups_in_plane(groups, bulk, teacher_direction(groups, bulk, added), added, step, problem.d)
     np.testing.assert_allclose(in_plane.variance, np.repeat(groups.variance, 3) * (1 - 1 / problem.d), rtol=1e-12)
 
 
@@ -278,7 +281,9 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
     spike, teacher = np.linalg.qr(generator.normal(size=(special, 2)))[0].T
     profile = generator.uniform(0.2, 4, size=(2, special))
     variance, offset = np.array([0.8, 1.3]), np.array([0.1, -0.2])
-    groups = Groups(np.full(2, 0.5), np.full(2, 0.7), variance, np.ones(2), np.ones(2), offset, *np.zeros((7, 2)))
+    groups = Groups(
+        np.full(2, 0.5), np.full(2, 0.7), variance, np.zeros(2), np.ones(2), np.ones(2), offset, *np.zeros((7, 2))
+    )
     bulk = Bulk(
         np.ones(1),
         np.ones((2, 1)),
@@ -297,7 +302,9 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
     followed = np.stack([s @ spike / (spike @ s @ spike) - spike for s in one])
     bulk = replace(bulk, pull=(offset / np.sqrt(variance))[:, None] * followed)
     ((_, network), *_) = result_of(stepped_networks(EVEN))
-    found, across = groups_in_plane(groups, bulk, EVEN, network.step, d)
+    of_teacher = added_by_quadratic_part(network.step, np.ones(2), np.ones(2), moments(link_of(EVEN.teacher)).quadratic)
+    direction = teacher_direction(groups, bulk, of_teacher)
+    found, across = groups_in_plane(groups, bulk, direction, of_teacher, network.step, d)
     # What the quadratic part of the teacher adds to a row, which it stretches by a factor.
     stretched = network.step.stretch(np.ones(1), np.ones(1))[0]
     added = (stretched + EVEN.eta.coefficient * 0.3 * 2 * 2) ** 2 - stretched**2

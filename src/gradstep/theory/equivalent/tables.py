@@ -5,6 +5,7 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
 from gradstep.sizes import Sizes
 from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
@@ -21,7 +23,9 @@ from gradstep.theory.equivalent.leverage import LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
-from gradstep.theory.neurons.plane import groups_in_plane, share_in_plane
+from gradstep.theory.neurons.leading_direction import leading_direction, share_along_leading, without_leading
+from gradstep.theory.neurons.plane import groups_in_plane
+from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
 from gradstep.theory.step.second_degree import with_second_degree
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
@@ -238,7 +242,7 @@ def stepped_networks(
     regrouped : callable, optional
         Returns other groups for those found.
     plane : bool, optional
-        Whether the teacher's direction is resolved beside that of the spike where a fit learns from it
+        Whether a second direction is resolved beside that of the spike where it matters
         (`gradstep.theory.neurons.plane`).
     spectrum : bool, optional
         As in `gradstep.theory.neurons.bulk.bulk_law`.
@@ -272,7 +276,11 @@ def stepped_networks(
         if rows == "isotropic" and step is gradient_step:
             # In the spiked random features model a step takes nothing from the rows but an output of order one.
             step = replace(step, readout_shrinkage=1.0, taken=0.0)
-        in_plane = share_in_plane(problem, step.resolved, sizes.d) if plane and bulk == "structured" else 0.0
+        along_teacher, along_leading = 0.0, 0.0
+        if plane and bulk == "structured":
+            along_leading = share_along_leading(step.resolved, problem.readout, sizes.d)
+            along_teacher = (1 - along_leading) * share_along_teacher(problem, step.resolved, sizes.d)
+        in_plane = along_teacher + along_leading
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
         if step.correlated is not None and problem.output_scale != "1/N":
             # The rest of a row follows its projection, and the rows are without a part along the readout: the readout
@@ -286,13 +294,15 @@ def stepped_networks(
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, resolve, tables)
                 found.append((weight * part, network))
-        if in_plane > 0:
-            # There a readout always has nodes of its own.
-            tables = yield from _tables_in_plane(
-                problem, step.resolved, sizes, refine, fold=fold, any_loss=any_loss, regrouped=regrouped
-            )
-            network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, True, tables)
-            found.append((weight * in_plane, network))
+        for part, leading in ((along_teacher, False), (along_leading, True)):
+            if part > 0:
+                # There a readout always has nodes of its own.
+                tables = yield from _tables_in_plane(
+                    problem, step.resolved, sizes, refine,
+                    fold=fold, any_loss=any_loss, regrouped=regrouped, leading=leading,
+                )  # fmt: skip
+                network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, True, tables)
+                found.append((weight * part, network))
     return tuple(found)
 
 
@@ -335,10 +345,12 @@ def _tables_in_plane(
     fold: bool,
     any_loss: bool,
     regrouped: Callable[[Groups], Groups] | None,
+    leading: bool,
 ) -> Computation[Tables]:
     """Return tables with features resolved along the spike and along a second direction.
 
-    Docs, "Uniform equivalent", equation (E19).
+    Docs, "Uniform equivalent", equation (E19). The second direction is the leading one of correlated inputs, or that of
+    the teacher.
     """
     odd, refine = fold and problem.activation.parity == "odd", _COARSER * refine
     # These values of a Gaussian readout are right to 3e-4.
@@ -347,7 +359,14 @@ def _tables_in_plane(
         along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine)
-    groups, bulk = groups_in_plane(along, bulk, problem, step, sizes.d)
+    power, quadratic = problem.readout.second_moment, moments(link_of(problem.teacher)).quadratic
+    added = added_by_quadratic_part(step, along.readout * math.sqrt(power), along.readout_square * power, quadratic)
+    if leading:
+        direction = leading_direction(along, bulk, step, problem.readout)
+        along, bulk = without_leading(along, bulk, direction, step, problem.readout, sizes.d)
+    else:
+        direction = teacher_direction(along, bulk, added)
+    groups, bulk = groups_in_plane(along, bulk, direction, added, step, sizes.d)
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),

@@ -29,7 +29,7 @@ from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "resolved_share"]
+__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "norm_variance", "resolved_share"]
 
 Array = NDArray[np.float64]
 _Values = Array | float
@@ -64,6 +64,9 @@ class Groups:
         ``s'``, the projection of a row on the spike direction ``v``.
     variance : ndarray, shape (groups,)
         ``c``, the squared norm of the part of the row orthogonal to ``v``.
+    norm_deviation : ndarray, shape (groups,)
+        By how much `variance` differs from its mean given the projection. There are two groups for each, in which it
+        has opposite signs.
     readout : ndarray, shape (groups,)
         Mean readout weight of the group, over the root mean square of all.
     readout_square : ndarray, shape (groups,)
@@ -92,6 +95,7 @@ class Groups:
     weight: NDArray[np.float64]
     projection: NDArray[np.float64]
     variance: NDArray[np.float64]
+    norm_deviation: NDArray[np.float64]
     readout: NDArray[np.float64]
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
@@ -372,7 +376,7 @@ def _with_norms(
     if not np.any(deviation):
         fixed = 0 * norm.above
         return Groups(
-            weight, projection, mean, readout, readout_square, offset, projection_noise,
+            weight, projection, mean, fixed, readout, readout_square, offset, projection_noise,
             fixed, norm.variance, norm.covariance, fixed, *initial,
         )  # fmt: skip
     weight, projection, readout, readout_square, projection_noise, variance, covariance = (
@@ -381,10 +385,11 @@ def _with_norms(
             weight / 2, projection, readout, readout_square, projection_noise, norm.variance, norm.covariance
         )
     )  # fmt: skip
-    squares, above = np.concatenate([mean - deviation, mean + deviation]), np.concatenate([-norm.above, norm.above])
+    mean, deviation = np.concatenate([mean, mean]), np.concatenate([-deviation, deviation])
+    above = np.concatenate([-norm.above, norm.above])
     offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
     return Groups(
-        weight, projection, squares, readout, readout_square, offset, projection_noise,
+        weight, projection, mean + deviation, deviation, readout, readout_square, offset, projection_noise,
         above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial),
     )  # fmt: skip
 
@@ -446,12 +451,25 @@ def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d:
 
 def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
     """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
+    # Of the fluctuation before the step the factor enters once, of all that the step adds twice.
+    return norm_variance(step, a, a_square, [_off_spike(step, d) ** min(power + 1, 2) for power in range(5)])
+
+
+def norm_variance(step: StepStatistics, a: Array, a_square: Array, factors: Sequence[float] = (1.0,) * 5) -> Array:
+    """Return ``d`` times the variance of a row's squared norm in all directions, shape (rows,).
+
+    Parameters
+    ----------
+    step : StepStatistics
+    a, a_square : ndarray, shape (rows,)
+        Readouts and their squares, or their means over neurons that are described together.
+    factors : sequence of float, optional
+        Of the terms with each power of the readout from zero to four.
+    """
     law = step.fluctuations
     coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
-    # Of the fluctuation before the step the factor enters once, of all that the step adds twice.
-    off = [_off_spike(step, d) ** min(power + 1, 2) for power in range(5)]
     powers = (a_square ** (k // 2) * a ** (k % 2) for k in range(5))
-    return np.asarray(sum(f * c * p for f, c, p in zip(off, coefficients, powers, strict=True)))
+    return np.asarray(sum(f * c * p for f, c, p in zip(factors, coefficients, powers, strict=True)))
 
 
 def _off_spike(step: StepStatistics, d: float) -> float:

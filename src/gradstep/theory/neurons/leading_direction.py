@@ -1,0 +1,117 @@
+"""The second direction where rows have a large part of their mean square in one leading direction of the inputs.
+
+Eigenvalues of the inputs' covariance may be large, and a step stretches rows most where they are. If one direction has
+a tenth of a row, features bend along it. Two more things then differ from what many small directions do. The row's
+component along it tells much of the projection on the spike, which has a part along it too. And it has most of the
+fluctuation of the row's norm, which is no number of its own then.
+This project. Docs, "Correlated inputs", equations (C20a) to (C20c).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.problem import Readout
+from gradstep.theory.neurons.bulk import Bulk
+from gradstep.theory.neurons.groups import Groups, norm_variance
+from gradstep.theory.neurons.plane import unit_vector
+from gradstep.theory.step.class_variances import leading_part_of_norm, leading_variance
+from gradstep.theory.step.statistics import StepStatistics, readout_values
+from gradstep.theory.step.transitions import smooth_rise
+
+__all__ = ["leading_direction", "share_along_leading", "without_leading"]
+
+Array = NDArray[np.float64]
+
+#: The plane takes over from the spike alone where the part of the variance of a row's squared norm that is due to the
+#: leading direction is between these. Below .3 both descriptions agree in the mean to a tenth of what they deviate by.
+_PART = (0.2, 0.4)
+#: Least part of the variance of a squared norm that is left to the other directions.
+_LEAST_LEFT = 0.05
+
+
+def share_along_leading(step: StepStatistics, readout: Readout, d: float) -> float:
+    """Return the weight of the description that resolves the leading direction, in [0, 1].
+
+    Parameters
+    ----------
+    step : StepStatistics
+    readout : Readout
+    d : float
+
+    Returns
+    -------
+    float
+        Zero on isotropic inputs and in the limit of many dimensions.
+    """
+    if step.correlated is None:
+        return 0.0
+    values, shares = readout_values(readout)
+    return smooth_rise(float(shares @ leading_part_of_norm(step, values, values**2, d)), *_PART)
+
+
+def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout: Readout) -> Array:
+    """Return the leading direction of the rows, as far as the spike has a part along it, a unit vector.
+
+    The special directions have the spectral measure of the spike, in which a leading direction is a narrow band around
+    the variance of the leading class.
+
+    Docs, "Correlated inputs", equation (C20b).
+
+    Parameters
+    ----------
+    groups : Groups
+    bulk : Bulk
+    step : StepStatistics
+    readout : Readout
+
+    Returns
+    -------
+    ndarray, shape (special,)
+    """
+    variance = groups.weight @ bulk.special_profile
+    leading = float(groups.weight @ leading_variance(step, *_readouts(groups, readout)))
+    return unit_vector(np.square(variance / (variance + leading)) * bulk.spike)
+
+
+def without_leading(
+    groups: Groups, bulk: Bulk, direction: Array, step: StepStatistics, readout: Readout, d: float
+) -> tuple[Groups, Bulk]:
+    """Return groups whose norms fluctuate without the leading direction, and the classes of all other directions.
+
+    Docs, "Correlated inputs", equation (C20c).
+
+    Parameters
+    ----------
+    groups : Groups
+    bulk : Bulk
+    direction : ndarray, shape (special,)
+        From `leading_direction`.
+    step : StepStatistics
+    readout : Readout
+    d : float
+
+    Returns
+    -------
+    Groups, Bulk
+        The bulk has one more class, with the leading direction's variances. Its share is negative, and takes it away.
+    """
+    variance = bulk.special_profile @ direction**2
+    a, a_square = _readouts(groups, readout)
+    # Twice the sum of the squared variances of all directions is the variance of the squared norm.
+    fluctuation = 2 * (step.mean_variance(a, a_square) * variance) ** 2 / d / norm_variance(step, a, a_square)
+    left = np.sqrt(np.maximum(1 - fluctuation, _LEAST_LEFT))
+    groups = replace(groups, variance=groups.variance - (1 - left) * groups.norm_deviation)
+    share = np.append(bulk.share, -1 / d) / (1 - 1 / d)
+    profile = np.concatenate([bulk.profile, variance[:, None]], axis=1)
+    return groups, replace(bulk, share=share, profile=profile / (profile @ share)[:, None])
+
+
+def _readouts(groups: Groups, readout: Readout) -> tuple[Array, Array]:
+    """Return mean readouts of groups and mean squares of them."""
+    power = readout.second_moment
+    return groups.readout * math.sqrt(power), groups.readout_square * power

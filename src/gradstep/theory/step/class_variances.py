@@ -1,0 +1,59 @@
+"""Variances of rows in the classes of correlated inputs, and the direction in which they have most.
+
+This project. Docs, "Correlated inputs", equations (C20) and (C20a).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.theory.step.statistics import StepStatistics
+
+__all__ = ["class_variances", "leading_part_of_norm", "leading_variance"]
+
+Array = NDArray[np.float64]
+
+
+def class_variances(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return ``d`` times the variances of rows along one direction of each class, in the mean over the samples.
+
+    Docs, "Correlated inputs", equation (C20).
+
+    Parameters
+    ----------
+    step : StepStatistics
+        On correlated inputs, or damped.
+    a, a_square : ndarray, shape (rows,)
+        Readouts and their squares, or their means over neurons that are described together.
+
+    Returns
+    -------
+    ndarray, shape (rows, classes)
+    """
+    assert step.correlated is not None
+    samples, (once, twice) = step.correlated, step.correlated.stretch
+    own, a, a_square = step.own_stretch(a, a_square)[:, None], a[:, None], a_square[:, None]
+    initial = own**2 * samples.spectrum.eigenvalue + 2 * own * step.drift * a * once
+    stretched = initial + step.drift**2 * a_square * twice
+    return np.asarray(stretched + step.bulk / samples.bulk_trace * a_square * samples.sampled)
+
+
+def leading_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return the largest of the variances of rows over the mean of all directions, shape (rows,).
+
+    Parameters are as in `class_variances`.
+    """
+    assert step.correlated is not None
+    variances = class_variances(step, a, a_square)
+    return np.asarray(variances.max(axis=1) / (variances @ step.correlated.spectrum.share))
+
+
+def leading_part_of_norm(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
+    """Return the part of the variance of a row's squared norm that is due to one leading direction, shape (rows,).
+
+    Docs, "Correlated inputs", equation (C20a). Parameters are as in `class_variances`, with the dimension.
+    """
+    assert step.correlated is not None
+    variances = class_variances(step, a, a_square)
+    return np.asarray(variances.max(axis=1) ** 2 / (d * (variances**2 @ step.correlated.spectrum.share)))

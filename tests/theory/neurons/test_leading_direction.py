@@ -1,0 +1,174 @@
+"""The leading direction of correlated inputs resolved: the same limit, the rows' law along it, and the network."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.theory.equivalent import tables as tables_module
+from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
+from gradstep.theory.equivalent.uniform import solve
+from gradstep.theory.neurons.groups import neuron_groups, norm_variance
+from gradstep.theory.neurons.leading_direction import leading_direction, share_along_leading, without_leading
+from gradstep.theory.step.class_variances import class_variances, leading_part_of_norm, leading_variance
+from gradstep.theory.together import result_of
+
+# A step stretches the rows most along the leading direction of these inputs.
+STEEP = gs.Problem(
+    activation="tanh(x)+.3*x**2",
+    teacher=".652*(x-1)",
+    d=300,
+    width=852,
+    n=348,
+    n_step=357,
+    ridge=31.8,
+    noise=0.39,
+    eta=gs.Step(0.39, 0.5),
+    readout="constant",
+    inputs=gs.Inputs.power_law(0.5, d=300),
+)
+TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
+
+
+def share(problem):
+    """Return the weight of the description that resolves the leading direction."""
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    return share_along_leading(network.step.resolved, problem.readout, sizes_of(problem).d)
+
+
+def test_the_leading_direction_is_resolved_only_where_rows_have_much_of_their_norm_in_it():
+    assert share(STEEP) == 1
+    assert 0 < share(STEEP.replace(eta=gs.Step(0.3, 0.5))) < 1
+    assert share(STEEP.replace(eta=0.1)) == 0
+    assert share(STEEP.replace(inputs=None)) == 0
+    assert share(STEEP.replace(inputs=None, damping=0.3)) == 0
+    assert share(STEEP.replace(inputs=TWO_LEVELS)) == 0
+
+
+def test_variances_of_the_classes_are_those_of_drawn_rows():
+    problem = STEEP.replace(width=2000, readout={0.5: 0.5, 2: 0.5}, eta=gs.Step(0.268, 0.5))
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    values = np.array([0.5, 2.0])
+    predicted = class_variances(network.step, values, values**2)
+    inputs = problem.inputs.at_dimension(problem.d)
+    eigenvalue = np.repeat(inputs.eigenvalues, inputs.counts(problem.d))
+    measured = []
+    for seed in range(16):
+        drawn = gs.Network(problem, seed)
+        rows, readout = np.asarray(drawn.after) * np.sqrt(eigenvalue), np.asarray(drawn.readout)
+        measured.append([problem.d * rows[readout == a].var(axis=0, ddof=1) for a in values])
+    # The first class is one direction, the last has many.
+    counts = np.cumsum(inputs.counts(problem.d))
+    first, last = np.array(measured)[..., 0], np.array(measured)[..., counts[-2] :].mean(axis=-1)
+    for found, of_class in ((first, predicted[:, 0]), (last, predicted[:, -1])):
+        error = found.std(axis=0, ddof=1) / len(found) ** 0.5
+        assert np.abs((found.mean(axis=0) - of_class) / error).max() < 3.5
+    # The stretch of the first direction is no small thing: rows have it with the opposite sign.
+    assert predicted[1, 0] > 2 * inputs.eigenvalues[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"readout": {0.5: 0.5, 2: 0.5}},
+        {"activation": "tanh", "teacher": "sin(x)"},
+        {"activation": "max(x,0)", "teacher": "x-.5*x**2", "readout": {-1: 0.3, 2: 0.7}},
+        {"damping": 0.3},
+        {"activation": "tanh(x)+.3*(x**2-1)", "output_scale": "1/sqrt(N)"},
+    ],
+    ids=["even and odd", "two readouts", "odd", "kinks", "damped", "own output"],
+)
+def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
+    """In the limit no direction has a part of a row that counts: the plane then has to make no difference."""
+    big = {"d": 10**7, "width": 15 * 10**6, "n_step": 3 * 10**7, "n": 25 * 10**6, "ridge": 1e5, "inputs": TWO_LEVELS}
+    problem, found = STEEP.replace(**{**big, **changes}), []
+    for weight in (0.0, 1.0):
+        monkeypatch.setattr(tables_module, "share_along_leading", lambda *_, weight=weight: weight)
+        ((_, network),) = result_of(stepped_networks(problem, refine=2, plane=True))
+        assert network.tables.in_plane is bool(weight)
+        found.append(errors(network, problem))
+    assert found[1] == pytest.approx(found[0], rel=2e-4)
+
+
+def errors(network, problem):
+    """Return test and training error of a described network."""
+    sizes = sizes_of(problem)
+    found = solve(
+        network.tables.shared,
+        noise=np.array([problem.noise]),
+        dimension=np.array([sizes.d]),
+        width=np.array([sizes.width]),
+        samples=np.array([sizes.n]),
+        ridge=np.array([sizes.ridge]),
+    )
+    return np.array([found.test_error[0], found.train_error[0]])
+
+
+def test_all_other_directions_have_what_the_leading_one_leaves():
+    ((_, network), *_) = result_of(stepped_networks(STEEP))
+    step, groups, bulk, d = network.step.resolved, network.tables.groups, network.tables.bulk, 300.0
+    direction = leading_direction(groups, bulk, step, STEEP.readout)
+    assert direction @ direction == pytest.approx(1)
+    # The spike has a part along it, which is far from all of it.
+    assert 0.3 < direction @ bulk.spike < 0.9
+    variance = bulk.special_profile @ direction**2
+    one = np.ones(1)
+    assert variance == pytest.approx(leading_variance(step, one, one)[0], rel=0.3)
+    less, without = without_leading(groups, bulk, direction, step, STEEP.readout, d)
+    assert without.share.sum() == pytest.approx(1)
+    assert without.profile @ without.share == pytest.approx(1)
+    left = 1 - variance / d
+    for level in (0.1, 1.0, 10.0):
+        # What the fit asks of the classes: sums over all directions but one.
+        mine = (d - 1) * ((1 / (without.profile * (left / (1 - 1 / d))[:, None] + level)) @ without.share)
+        assert mine == pytest.approx(d * ((1 / (bulk.profile + level)) @ bulk.share) - 1 / (variance + level))
+    # The variance of a norm is twice the sum of the squares, of which the leading direction has one.
+    mean, whole = step.mean_variance(one, one), norm_variance(step, one, one)
+    kept = np.square(less.variance - (groups.variance - groups.norm_deviation)) / groups.norm_deviation**2
+    assert kept == pytest.approx(1 - 2 * (mean * variance) ** 2 / d / whole)
+    assert leading_part_of_norm(step, one, one, d)[0] == pytest.approx(1 - kept[0], abs=0.1)
+
+
+def test_norms_deviate_to_both_sides_of_their_mean():
+    ((_, network), *_) = result_of(stepped_networks(STEEP))
+    groups = neuron_groups(network.step.resolved, STEEP.readout, 300.0, odd=False)
+    half = len(groups.weight) // 2
+    assert groups.norm_deviation[:half] == pytest.approx(-groups.norm_deviation[half:])
+    mean = groups.variance - groups.norm_deviation
+    assert mean[:half] == pytest.approx(mean[half:])
+    flat = neuron_groups(replace(network.step.resolved), STEEP.readout, 300.0, odd=False, rows="isotropic")
+    assert not flat.norm_deviation.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "seeds", "without"),
+    [
+        pytest.param({}, 24, 0.08, id="constant"),
+        pytest.param(
+            {"readout": {0.5: 0.5, 2: 0.5}, "eta": gs.Step(0.398, 0.5)},
+            24,
+            0.12,
+            id="two readouts",
+            marks=pytest.mark.statistical,
+        ),
+        pytest.param(
+            {"activation": "max(x,0)", "readout": {-1: 0.5, 1: 0.5}, "eta": gs.Step(1.09, 0.5)},
+            24,
+            0.0,
+            id="kinks",
+            marks=pytest.mark.statistical,
+        ),
+    ],
+)
+def test_rows_that_follow_the_leading_direction_fit_as_networks_do(changes, seeds, without, monkeypatch):
+    """Along the spike alone the error is far too small, and it does not get better with the size."""
+    problem = STEEP.replace(**changes)
+    measured = gs.simulate(problem, seeds=seeds)["test_error"]
+    error = measured.std(ddof=1) / seeds**0.5
+    predicted = gs.predict(problem).test_error
+    assert abs(predicted - measured.mean()) < 3 * error + 0.05 * predicted
+    monkeypatch.setattr(tables_module, "share_along_leading", lambda *_: 0.0)
+    ((_, network), *_) = result_of(stepped_networks(problem, plane=True))
+    assert errors(network, problem)[0] < (1 - without) * measured.mean()

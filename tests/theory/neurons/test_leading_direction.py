@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import gradstep as gs
+from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
-from gradstep.theory.neurons.groups import neuron_groups, norm_variance
+from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.neurons.leading_direction import leading_direction, share_along_leading, without_leading
 from gradstep.theory.step.class_variances import class_variances, leading_part_of_norm, leading_variance
 from gradstep.theory.together import result_of
@@ -116,7 +117,7 @@ def test_all_other_directions_have_what_the_leading_one_leaves():
     variance = bulk.special_profile @ direction**2
     one = np.ones(1)
     assert variance == pytest.approx(leading_variance(step, one, one)[0], rel=0.3)
-    less, without = without_leading(groups, bulk, direction, step, STEEP.readout, d)
+    less, without = without_leading(groups, bulk, direction, d)
     assert without.share.sum() == pytest.approx(1)
     assert without.profile @ without.share == pytest.approx(1)
     left = 1 - variance / d
@@ -125,9 +126,8 @@ def test_all_other_directions_have_what_the_leading_one_leaves():
         mine = (d - 1) * ((1 / (without.profile * (left / (1 - 1 / d))[:, None] + level)) @ without.share)
         assert mine == pytest.approx(d * ((1 / (bulk.profile + level)) @ bulk.share) - 1 / (variance + level))
     # The variance of a norm is twice the sum of the squares, of which the leading direction has one.
-    mean, whole = step.mean_variance(one, one), norm_variance(step, one, one)
     kept = np.square(less.variance - (groups.variance - groups.norm_deviation)) / groups.norm_deviation**2
-    assert kept == pytest.approx(1 - 2 * (mean * variance) ** 2 / d / whole)
+    assert kept == pytest.approx(1 - variance**2 / (d * (bulk.profile**2 @ bulk.share)), abs=0.03)
     assert leading_part_of_norm(step, one, one, d)[0] == pytest.approx(1 - kept[0], abs=0.1)
 
 
@@ -172,3 +172,13 @@ def test_rows_that_follow_the_leading_direction_fit_as_networks_do(changes, seed
     monkeypatch.setattr(tables_module, "share_along_leading", lambda *_: 0.0)
     ((_, network), *_) = result_of(stepped_networks(problem, plane=True))
     assert errors(network, problem)[0] < (1 - without) * measured.mean()
+
+
+def test_where_the_spike_is_along_the_teacher_nothing_is_off_it():
+    """Without a step the spike is taken along the teacher, and kinks are at places over the length of its other part."""
+    inputs = gs.Inputs([30.0, 0.9], [1 / 300, 1 - 1 / 300])
+    problem = STEEP.replace(activation="max(x,0)", teacher="sign(x)", inputs=inputs)
+    assert share(problem.replace(eta=0.0)) == 0
+    assert share(problem.replace(eta=gs.Step(0.05, 0.5))) == 1
+    # A loss that asks for the law of the labels has nodes on either side of the teacher's jump.
+    assert convex_prediction(problem.replace(eta=gs.Step(0.05, 0.5)), loss="logistic", channel="sign").test_error < 1.5

@@ -363,7 +363,7 @@ def _tables_in_plane(
     added = added_by_quadratic_part(step, along.readout * math.sqrt(power), along.readout_square * power, quadratic)
     if leading:
         direction = leading_direction(along, bulk, step, problem.readout)
-        along, bulk = without_leading(along, bulk, direction, step, problem.readout, sizes.d)
+        along, bulk = without_leading(along, bulk, direction, sizes.d)
     else:
         direction = teacher_direction(along, bulk, added)
     groups, bulk = groups_in_plane(along, bulk, direction, added, step, sizes.d)

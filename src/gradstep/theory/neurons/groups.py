@@ -29,7 +29,7 @@ from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "norm_variance", "resolved_share"]
+__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "resolved_share"]
 
 Array = NDArray[np.float64]
 _Values = Array | float
@@ -451,25 +451,12 @@ def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d:
 
 def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
     """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
-    # Of the fluctuation before the step the factor enters once, of all that the step adds twice.
-    return norm_variance(step, a, a_square, [_off_spike(step, d) ** min(power + 1, 2) for power in range(5)])
-
-
-def norm_variance(step: StepStatistics, a: Array, a_square: Array, factors: Sequence[float] = (1.0,) * 5) -> Array:
-    """Return ``d`` times the variance of a row's squared norm in all directions, shape (rows,).
-
-    Parameters
-    ----------
-    step : StepStatistics
-    a, a_square : ndarray, shape (rows,)
-        Readouts and their squares, or their means over neurons that are described together.
-    factors : sequence of float, optional
-        Of the terms with each power of the readout from zero to four.
-    """
     law = step.fluctuations
     coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
+    # Of the fluctuation before the step the factor enters once, of all that the step adds twice.
+    off = [_off_spike(step, d) ** min(power + 1, 2) for power in range(5)]
     powers = (a_square ** (k // 2) * a ** (k % 2) for k in range(5))
-    return np.asarray(sum(f * c * p for f, c, p in zip(factors, coefficients, powers, strict=True)))
+    return np.asarray(sum(f * c * p for f, c, p in zip(off, coefficients, powers, strict=True)))
 
 
 def _off_spike(step: StepStatistics, d: float) -> float:

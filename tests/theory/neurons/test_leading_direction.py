@@ -175,7 +175,7 @@ def test_rows_that_follow_the_leading_direction_fit_as_networks_do(changes, seed
 
 
 def test_where_the_spike_is_along_the_teacher_nothing_is_off_it():
-    """Without a step the spike is taken along the teacher, and kinks are at places over the length of its other part."""
+    """Without a step the spike is taken along the teacher, and a kink is nowhere along what is off it."""
     inputs = gs.Inputs([30.0, 0.9], [1 / 300, 1 - 1 / 300])
     problem = STEEP.replace(activation="max(x,0)", teacher="sign(x)", inputs=inputs)
     assert share(problem.replace(eta=0.0)) == 0

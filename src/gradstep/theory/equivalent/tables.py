@@ -278,8 +278,8 @@ def stepped_networks(
             step = replace(step, readout_shrinkage=1.0, taken=0.0)
         along_teacher, along_leading = 0.0, 0.0
         if plane and bulk == "structured":
-            along_leading = share_along_leading(step.resolved, problem.readout, sizes.d)
-            along_teacher = (1 - along_leading) * share_along_teacher(problem, step.resolved, sizes.d)
+            along_teacher = share_along_teacher(problem, step.resolved, sizes.d)
+            along_leading = (1 - along_teacher) * share_along_leading(step.resolved, problem.readout, sizes.d)
         in_plane = along_teacher + along_leading
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
         if step.correlated is not None and problem.output_scale != "1/N":

@@ -11,7 +11,12 @@ from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.groups import neuron_groups
-from gradstep.theory.neurons.leading_direction import leading_direction, share_along_leading, without_leading
+from gradstep.theory.neurons.leading_direction import (
+    groups_along_leading,
+    leading_direction,
+    share_along_leading,
+    without_leading,
+)
 from gradstep.theory.step.class_variances import class_variances, leading_part_of_norm, leading_variance
 from gradstep.theory.together import result_of
 
@@ -110,25 +115,45 @@ def errors(network, problem):
 def test_all_other_directions_have_what_the_leading_one_leaves():
     ((_, network), *_) = result_of(stepped_networks(STEEP))
     step, groups, bulk, d = network.step.resolved, network.tables.groups, network.tables.bulk, 300.0
-    direction = leading_direction(groups, bulk, step, STEEP.readout)
+    direction, one = leading_direction(groups, bulk, step, STEEP.readout), np.ones(1)
     assert direction @ direction == pytest.approx(1)
     # The spike has a part along it, which is far from all of it.
     assert 0.3 < direction @ bulk.spike < 0.9
     variance = bulk.special_profile @ direction**2
-    one = np.ones(1)
     assert variance == pytest.approx(leading_variance(step, one, one)[0], rel=0.3)
-    less, without = without_leading(groups, bulk, direction, d)
+    less, without = without_leading(groups, bulk, direction, step, STEEP.readout, d)
     assert without.share.sum() == pytest.approx(1)
-    assert without.profile @ without.share == pytest.approx(1)
-    left = 1 - variance / d
     for level in (0.1, 1.0, 10.0):
         # What the fit asks of the classes: sums over all directions but one.
-        mine = (d - 1) * ((1 / (without.profile * (left / (1 - 1 / d))[:, None] + level)) @ without.share)
+        mine = (d - 1) * ((1 / (without.profile + level)) @ without.share)
         assert mine == pytest.approx(d * ((1 / (bulk.profile + level)) @ bulk.share) - 1 / (variance + level))
-    # The variance of a norm is twice the sum of the squares, of which the leading direction has one.
-    kept = np.square(less.variance - (groups.variance - groups.norm_deviation)) / groups.norm_deviation**2
-    assert kept == pytest.approx(1 - variance**2 / (d * (bulk.profile**2 @ bulk.share)), abs=0.03)
-    assert leading_part_of_norm(step, one, one, d)[0] == pytest.approx(1 - kept[0], abs=0.1)
+    # The norm fluctuates less, around the same mean, and by no more than the leading direction leaves of the squares.
+    assert less.variance - less.norm_deviation == pytest.approx(groups.variance - groups.norm_deviation)
+    kept = less.norm_deviation**2 / groups.norm_deviation**2
+    assert np.all(kept > 0.02)
+    assert np.all(kept < 1 - leading_part_of_norm(step, one, one, d)[0] + 0.1)
+    # Components of a row stay what they are, in units of its length.
+    assert without.pull * np.sqrt(less.variance)[:, None] == pytest.approx(
+        bulk.pull * np.sqrt(groups.variance)[:, None]
+    )
+
+
+def test_every_direction_has_the_variance_of_the_rows():
+    """Along the spike and the leading direction rows have half of their mean square; other directions keep theirs."""
+    ((_, network), *_) = result_of(stepped_networks(STEEP.replace(eta=gs.Step(0.5, 0.5))))
+    step, groups, bulk, d = network.step.resolved, network.tables.groups, network.tables.bulk, 300.0
+    found, others = groups_along_leading(groups, bulk, 0 * groups.weight, step, STEEP.readout, d)
+    mean = step.mean_variance(np.ones(1), np.ones(1))[0]
+    middle = found.variance.reshape(2, -1).mean(axis=0)
+    count = len(bulk.share)
+    for part, whole in ((others.profile[:, :count], bulk.profile), (others.special_profile, bulk.special_profile)):
+        variances = middle[:, None] * part.reshape(2, len(middle), -1)
+        assert variances == pytest.approx(mean * np.repeat(whole, 3, axis=0).reshape(variances.shape))
+    # Each direction once: the spike, the leading one, and all that is left, but for the spike's part off both.
+    weight = found.weight @ np.stack([found.projection, found.projection**2, found.rest**2, found.variance]).T
+    whole = weight[1] - weight[0] ** 2 + weight[2] + weight[3]
+    assert whole == pytest.approx(mean, rel=0.02)
+    assert weight[3] < 0.85 * mean
 
 
 def test_norms_deviate_to_both_sides_of_their_mean():

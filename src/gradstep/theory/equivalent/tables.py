@@ -23,7 +23,7 @@ from gradstep.theory.equivalent.leverage import LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
-from gradstep.theory.neurons.leading_direction import leading_direction, share_along_leading, without_leading
+from gradstep.theory.neurons.leading_direction import groups_along_leading, share_along_leading
 from gradstep.theory.neurons.plane import groups_in_plane
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
@@ -352,6 +352,7 @@ def _tables_in_plane(
     Docs, "Uniform equivalent", equation (E19). The second direction is the leading one of correlated inputs, or that of
     the teacher.
     """
+    _check_spectrum(problem, step, sizes.d)
     odd, refine = fold and problem.activation.parity == "odd", _COARSER * refine
     # These values of a Gaussian readout are right to 3e-4.
     along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(refine, _COARSER), resolve=True)
@@ -362,11 +363,9 @@ def _tables_in_plane(
     power, quadratic = problem.readout.second_moment, moments(link_of(problem.teacher)).quadratic
     added = added_by_quadratic_part(step, along.readout * math.sqrt(power), along.readout_square * power, quadratic)
     if leading:
-        direction = leading_direction(along, bulk, step, problem.readout)
-        along, bulk = without_leading(along, bulk, direction, sizes.d)
+        groups, bulk = groups_along_leading(along, bulk, added, step, problem.readout, sizes.d)
     else:
-        direction = teacher_direction(along, bulk, added)
-    groups, bulk = groups_in_plane(along, bulk, direction, added, step, sizes.d)
+        groups, bulk = groups_in_plane(along, bulk, teacher_direction(along, bulk, added), added, step, sizes.d)
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),

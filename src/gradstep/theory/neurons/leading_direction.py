@@ -18,13 +18,18 @@ from numpy.typing import NDArray
 from gradstep.problem import Readout
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.plane import unit_vector
-from gradstep.theory.neurons.row_rules import LEVELS
+from gradstep.theory.neurons.plane import groups_in_plane, unit_vector
 from gradstep.theory.step.class_variances import leading_part_of_norm, leading_variance
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["leading_direction", "share_along_leading", "without_leading"]
+__all__ = [
+    "groups_along_leading",
+    "in_units_off_spike",
+    "leading_direction",
+    "share_along_leading",
+    "without_leading",
+]
 
 Array = NDArray[np.float64]
 
@@ -33,8 +38,10 @@ Array = NDArray[np.float64]
 _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
-#: Least sum of the squared variances of all other directions, over the square of the leading one.
-_LEAST_LEFT = 0.05
+#: Directions count as others where their variances are below the leading one's over this number.
+_BAND = 2.0
+#: Least part of the sum of their squared variances that is off the spike.
+_LEAST_LEFT = 0.005
 
 
 def share_along_leading(step: StepStatistics, readout: Readout, d: float) -> float:
@@ -77,14 +84,72 @@ def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout:
     -------
     ndarray, shape (special,)
     """
-    power = readout.second_moment
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     variance = groups.weight @ bulk.special_profile
-    leading = float(groups.weight @ leading_variance(step, a, a_square))
+    leading = float(groups.weight @ leading_variance(step, *_readouts(groups, readout)))
     return unit_vector(np.square(variance / (variance + leading)) * bulk.spike)
 
 
-def without_leading(groups: Groups, bulk: Bulk, direction: Array, d: float) -> tuple[Groups, Bulk]:
+def groups_along_leading(
+    groups: Groups, bulk: Bulk, added: Array, step: StepStatistics, readout: Readout, d: float
+) -> tuple[Groups, Bulk]:
+    """Return groups that have a projection on the leading direction too, with the bulk of all other directions.
+
+    Parameters
+    ----------
+    groups : Groups
+    bulk : Bulk
+    added, step, d
+        As in `gradstep.theory.neurons.plane.groups_in_plane`.
+    readout : Readout
+
+    Returns
+    -------
+    Groups, Bulk
+    """
+    direction = leading_direction(groups, bulk, step, readout)
+    groups, bulk = without_leading(groups, bulk, direction, step, readout, d)
+    bulk = in_units_off_spike(groups, bulk, step, readout)
+    found, others = groups_in_plane(groups, bulk, direction, added, step, d)
+    times = len(found.weight) // len(groups.weight)
+    left = found.variance / np.repeat(groups.variance, times)
+    mean = np.repeat(groups.variance - groups.norm_deviation, times) * left
+    ratio = np.repeat(step.mean_variance(*_readouts(groups, readout)), times) / mean
+    return found, replace(
+        others, special_profile=others.special_profile / left[:, None], profile=others.profile * ratio[:, None]
+    )
+
+
+def in_units_off_spike(groups: Groups, bulk: Bulk, step: StepStatistics, readout: Readout) -> Bulk:
+    """Return a bulk whose variances along special directions are over the mean of what rows have off the spike.
+
+    As a rule that is the mean of all directions. But here the spike may have a large part of a row.
+
+    Docs, "Correlated inputs", equation (C20c).
+
+    Parameters
+    ----------
+    groups : Groups
+    bulk : Bulk
+    step : StepStatistics
+    readout : Readout
+
+    Returns
+    -------
+    Bulk
+    """
+    ratio = step.mean_variance(*_readouts(groups, readout)) / (groups.variance - groups.norm_deviation)
+    return replace(
+        bulk,
+        special_profile=bulk.special_profile * ratio[:, None],
+        projection_noise=bulk.projection_noise * ratio,
+        norm_slope=bulk.norm_slope / np.sqrt(ratio)[:, None],
+        shared_noise=bulk.shared_noise * np.sqrt(ratio),
+    )
+
+
+def without_leading(
+    groups: Groups, bulk: Bulk, direction: Array, step: StepStatistics, readout: Readout, d: float
+) -> tuple[Groups, Bulk]:
     """Return groups whose norms fluctuate without the leading direction, and the classes of all other directions.
 
     Docs, "Correlated inputs", equation (C20c).
@@ -95,6 +160,8 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, d: float) -> t
     bulk : Bulk
     direction : ndarray, shape (special,)
         From `leading_direction`.
+    step : StepStatistics
+    readout : Readout
     d : float
 
     Returns
@@ -103,19 +170,49 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, d: float) -> t
         The bulk has one more class, with the leading direction's variances. Its share is negative, and takes it away.
     """
     variance = bulk.special_profile @ direction**2
-    # The variance of the squared norm is twice the sum of the squared variances of all directions.
-    square, others = variance**2, d * (_bounded_square(bulk.profile) @ bulk.share) - _bounded_square(variance)
-    others = np.maximum(others, _LEAST_LEFT * square)
-    left = np.sqrt(others / (others + square))
-    groups = replace(groups, variance=groups.variance - (1 - left) * groups.norm_deviation)
+    deviation = _norm_of_others(groups, bulk, direction, variance, step, readout, d)
+    norms = groups.variance - groups.norm_deviation + deviation
     share = np.append(bulk.share, -1 / d) / (1 - 1 / d)
     profile = np.concatenate([bulk.profile, variance[:, None]], axis=1)
-    return groups, replace(bulk, share=share, profile=profile / (profile @ share)[:, None])
+    bulk = replace(
+        bulk,
+        share=share,
+        profile=profile,
+        # Components of rows of length one.
+        pull=bulk.pull * np.sqrt(groups.variance / norms)[:, None],
+    )
+    return replace(groups, variance=norms, norm_deviation=deviation), bulk
 
 
-def _bounded_square(variance: Array) -> Array:
-    """Return squares of variances that are less than the largest level of the fit, and for larger ones less than that.
+def _readouts(groups: Groups, readout: Readout) -> tuple[Array, Array]:
+    """Return mean readouts of groups and mean squares of them."""
+    power = readout.second_moment
+    return groups.readout * math.sqrt(power), groups.readout_square * power
 
-    The rules of the classes are exact for functions whose poles are levels of the fit. For squares they are not.
+
+def _norm_of_others(
+    groups: Groups, bulk: Bulk, direction: Array, variance: Array, step: StepStatistics, readout: Readout, d: float
+) -> Array:
+    """Return `Groups.norm_deviation` of what rows have off the spike and the leading direction.
+
+    The variance of a squared norm is twice the sum of the squared variances of all directions. Of those directions, the
+    part of the spike off the leading direction is left out too.
     """
-    return np.square(variance / (1 + variance / 10.0 ** LEVELS[1]))
+    leading, deviation = variance[:, None], np.abs(groups.norm_deviation)
+    off = unit_vector(bulk.spike - float(bulk.spike @ direction) * direction) ** 2
+    # Where few directions are as long as the leading one, the sum over those that are clearly shorter has more digits
+    # than the difference of two sums.
+    parts = [1 / (1 + (_BAND * of / leading) ** 8) for of in (bulk.profile, bulk.special_profile)]
+    shorter = d * ((bulk.profile**2 * parts[0]) @ bulk.share) - _of_vector(bulk.special_profile, parts[1], off)
+    whole = d * (bulk.profile**2 @ bulk.share)
+    others = np.maximum(shorter, whole - variance**2 - _of_vector(bulk.special_profile, 1.0, off))
+    mean = step.mean_variance(*_readouts(groups, readout))
+    found = mean * np.sqrt(2 * np.maximum(others, _LEAST_LEFT * whole)) / d
+    # Rows of several readouts have no common eigenvectors, and the sum has the diagonals of their covariances only.
+    found *= np.maximum(1.0, deviation / (mean * np.sqrt(2 * whole) / d))
+    return np.sign(groups.norm_deviation) * np.minimum(found, deviation)
+
+
+def _of_vector(variances: Array, parts: Array | float, square: Array) -> Array:
+    """Return what a vector has of the sum of squared variances, from its squared components."""
+    return np.asarray(2 * (variances**2 * parts) @ square - ((variances * parts) @ square) ** 2)

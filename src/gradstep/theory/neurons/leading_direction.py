@@ -4,7 +4,7 @@ Eigenvalues of the inputs' covariance may be large, and a step stretches rows mo
 a tenth of a row, features bend along it. Two more things then differ from what many small directions do. The row's
 component along it tells much of the projection on the spike, which has a part along it too. And it has most of the
 fluctuation of the row's norm, which is no number of its own then.
-This project. Docs, "Correlated inputs", equations (C20a) to (C20c).
+This project. Docs, "Correlated inputs", equations (C20a) to (C20d).
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ def groups_along_leading(
     ----------
     groups : Groups
     bulk : Bulk
-    added, step, d
+    added, step
         As in `gradstep.theory.neurons.plane.groups_in_plane`.
     readout : Readout
+    d : float
 
     Returns
     -------
@@ -124,7 +125,7 @@ def in_units_off_spike(groups: Groups, bulk: Bulk, step: StepStatistics, readout
 
     As a rule that is the mean of all directions. But here the spike may have a large part of a row.
 
-    Docs, "Correlated inputs", equation (C20c).
+    Docs, "Correlated inputs", equation (C20d).
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def _norm_of_others(
     found = mean * np.sqrt(2 * np.maximum(others, _LEAST_LEFT * whole)) / d
     # Rows of several readouts have no common eigenvectors, and the sum has the diagonals of their covariances only.
     found *= np.maximum(1.0, deviation / (mean * np.sqrt(2 * whole) / d))
-    return np.sign(groups.norm_deviation) * np.minimum(found, deviation)
+    return np.asarray(np.sign(groups.norm_deviation) * np.minimum(found, deviation))
 
 
 def _of_vector(variances: Array, parts: Array | float, square: Array) -> Array:

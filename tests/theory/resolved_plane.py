@@ -1,6 +1,10 @@
 """A problem of which both directions are resolved, for the tests of the plane."""
 
+import numpy as np
+
 import gradstep as gs
+from gradstep.theory.equivalent.tables import sizes_of
+from gradstep.theory.equivalent.uniform import solve
 
 #: An even teacher, of which one direction alone sees nothing but the norm.
 EVEN = gs.Problem(
@@ -15,3 +19,17 @@ EVEN = gs.Problem(
     noise=0.3,
     readout="constant",
 )
+
+
+def errors_of(network, problem):
+    """Return test and training error of a network that is described in one way."""
+    sizes = sizes_of(problem)
+    found = solve(
+        network.tables.shared,
+        noise=np.array([problem.noise]),
+        dimension=np.array([sizes.d]),
+        width=np.array([sizes.width]),
+        samples=np.array([sizes.n]),
+        ridge=np.array([sizes.ridge]),
+    )
+    return np.array([found.test_error[0], found.train_error[0]])

@@ -1,15 +1,13 @@
 """The leading direction of correlated inputs resolved: the same limit, the rows' law along it, and the network."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from resolved_plane import errors_of
 
 import gradstep as gs
 from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
-from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.neurons.leading_direction import (
     groups_along_leading,
@@ -90,26 +88,14 @@ def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
     """In the limit no direction has a part of a row that counts: the plane then has to make no difference."""
     big = {"d": 10**7, "width": 15 * 10**6, "n_step": 3 * 10**7, "n": 25 * 10**6, "ridge": 1e5, "inputs": TWO_LEVELS}
     problem, found = STEEP.replace(**{**big, **changes}), []
+    # With fewer nodes in the plane the rules of both differ by up to 2e-3, for readouts of several values.
+    monkeypatch.setattr(tables_module, "_COARSER", 1.0)
     for weight in (0.0, 1.0):
         monkeypatch.setattr(tables_module, "share_along_leading", lambda *_, weight=weight: weight)
-        ((_, network),) = result_of(stepped_networks(problem, refine=2, plane=True))
+        ((_, network),) = result_of(stepped_networks(problem, plane=True))
         assert network.tables.in_plane is bool(weight)
-        found.append(errors(network, problem))
-    assert found[1] == pytest.approx(found[0], rel=2e-4)
-
-
-def errors(network, problem):
-    """Return test and training error of a described network."""
-    sizes = sizes_of(problem)
-    found = solve(
-        network.tables.shared,
-        noise=np.array([problem.noise]),
-        dimension=np.array([sizes.d]),
-        width=np.array([sizes.width]),
-        samples=np.array([sizes.n]),
-        ridge=np.array([sizes.ridge]),
-    )
-    return np.array([found.test_error[0], found.train_error[0]])
+        found.append(errors_of(network, problem))
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
 def test_all_other_directions_have_what_the_leading_one_leaves():
@@ -121,7 +107,7 @@ def test_all_other_directions_have_what_the_leading_one_leaves():
     assert 0.3 < direction @ bulk.spike < 0.9
     variance = bulk.special_profile @ direction**2
     assert variance == pytest.approx(leading_variance(step, one, one)[0], rel=0.3)
-    less, without = without_leading(groups, bulk, direction, step, STEEP.readout, d)
+    less, without = without_leading(groups, bulk, direction, step.mean_variance(one, one), d)
     assert without.share.sum() == pytest.approx(1)
     for level in (0.1, 1.0, 10.0):
         # What the fit asks of the classes: sums over all directions but one.
@@ -163,7 +149,7 @@ def test_norms_deviate_to_both_sides_of_their_mean():
     assert groups.norm_deviation[:half] == pytest.approx(-groups.norm_deviation[half:])
     mean = groups.variance - groups.norm_deviation
     assert mean[:half] == pytest.approx(mean[half:])
-    flat = neuron_groups(replace(network.step.resolved), STEEP.readout, 300.0, odd=False, rows="isotropic")
+    flat = neuron_groups(network.step.resolved, STEEP.readout, 300.0, odd=False, rows="isotropic")
     assert not flat.norm_deviation.any()
 
 
@@ -196,14 +182,34 @@ def test_rows_that_follow_the_leading_direction_fit_as_networks_do(changes, seed
     assert abs(predicted - measured.mean()) < 3 * error + 0.05 * predicted
     monkeypatch.setattr(tables_module, "share_along_leading", lambda *_: 0.0)
     ((_, network), *_) = result_of(stepped_networks(problem, plane=True))
-    assert errors(network, problem)[0] < (1 - without) * measured.mean()
+    assert errors_of(network, problem)[0] < (1 - without) * measured.mean()
 
 
 def test_where_the_spike_is_along_the_teacher_nothing_is_off_it():
-    """Without a step the spike is taken along the teacher, and a kink is nowhere along what is off it."""
+    """Without a step the spike is taken along the teacher: no second direction is left in which the label changes."""
     inputs = gs.Inputs([30.0, 0.9], [1 / 300, 1 - 1 / 300])
     problem = STEEP.replace(activation="max(x,0)", teacher="sign(x)", inputs=inputs)
     assert share(problem.replace(eta=0.0)) == 0
     assert share(problem.replace(eta=gs.Step(0.05, 0.5))) == 1
     # A loss that asks for the law of the labels has nodes on either side of the teacher's jump.
     assert convex_prediction(problem.replace(eta=gs.Step(0.05, 0.5)), loss="logistic", channel="sign").test_error < 1.5
+
+
+@pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2: 0.5}, "gaussian"], ids=["constant", "two", "Gaussian"])
+@pytest.mark.parametrize("initial_weights", ["gaussian", "sphere"])
+def test_networks_that_are_the_same_have_the_same_errors(readout, initial_weights):
+    """A feature may change its sign with its readout, and the inputs may change theirs."""
+    problem = STEEP.replace(readout=readout, initial_weights=initial_weights)
+    assert share(problem) > 0.8
+    opposite = {"constant": {-1: 1.0}, "gaussian": "gaussian"}.get(str(readout), {-0.5: 0.5, -2: 0.5})
+    one, other, mirrored = gs.predict_many(
+        [
+            problem,
+            problem.replace(activation="-tanh(x)-.3*x**2", readout=opposite),
+            problem.replace(activation="-tanh(x)+.3*x**2", teacher=".652*(-x-1)"),
+        ]
+    )
+    for name in ("test_error", "train_error"):
+        assert getattr(other, name) == pytest.approx(getattr(one, name), rel=1e-10)
+        # The rules of the classes have other nodes.
+        assert getattr(mirrored, name) == pytest.approx(getattr(one, name), rel=3e-5)

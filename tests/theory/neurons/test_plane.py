@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from resolved_plane import EVEN
+from resolved_plane import EVEN, errors_of
 
 import gradstep as gs
 from gradstep.gaussian import moments
@@ -13,7 +13,6 @@ from gradstep.problem import link_of
 from gradstep.theory.equivalent import features as features_module
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
-from gradstep.theory.equivalent.uniform import solve
 from gradstep.theory.neurons.bulk import Bulk, isotropic
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.plane import groups_in_plane
@@ -35,16 +34,7 @@ def errors(problem, monkeypatch, share):
     monkeypatch.setattr(tables_module, "resolved_share", lambda *_: 1.0)
     ((_, network),) = result_of(stepped_networks(problem, plane=True))
     assert network.tables.in_plane is bool(share)
-    sizes = sizes_of(problem)
-    found = solve(
-        network.tables.shared,
-        noise=np.array([problem.noise]),
-        dimension=np.array([sizes.d]),
-        width=np.array([sizes.width]),
-        samples=np.array([sizes.n]),
-        ridge=np.array([sizes.ridge]),
-    )
-    return np.array([found.test_error[0], found.train_error[0]])
+    return errors_of(network, problem)
 
 
 @pytest.mark.parametrize(

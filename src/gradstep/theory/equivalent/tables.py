@@ -5,7 +5,6 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -360,8 +359,8 @@ def _tables_in_plane(
         along = regrouped(along)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine)
-    power, quadratic = problem.readout.second_moment, moments(link_of(problem.teacher)).quadratic
-    added = added_by_quadratic_part(step, along.readout * math.sqrt(power), along.readout_square * power, quadratic)
+    quadratic = moments(link_of(problem.teacher)).quadratic
+    added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
     if leading:
         groups, bulk = groups_along_leading(along, bulk, added, step, problem.readout, sizes.d)
     else:

@@ -245,7 +245,7 @@ def bulk_law(
     special_profile = np.concatenate([part.special_profile for part in parts], axis=1)
     roots = [math.sqrt(part.share / whole) for part in parts]
     spike, teacher, *_ = np.concatenate([root * part.overlap for root, part in zip(roots, parts, strict=True)]).T
-    a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
+    a, a_square = groups.readouts(problem.readout)
     pull = np.zeros_like(special_profile)
     if step.common is not None:
         # The samples' matrix times b, without what it has along the spike.
@@ -293,8 +293,7 @@ def _with_norms(
     """
     if not groups.knows_norms:
         return bulk
-    power = problem.readout.second_moment
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    a, a_square = groups.readouts(problem.readout)
     powers = np.stack([a, a_square, a * a_square], axis=1)
     # Rows have the mean square one in a direction here, as for the variances.
     covariance = powers @ np.array(step.fluctuations.norm_vector) @ components.T / np.sqrt(mean_variance)[:, None]
@@ -395,8 +394,7 @@ def _special(bulk: Bulk, resolved: Array) -> Bulk:
 
 def _common_pull(problem: Problem, common: CommonRow, groups: Groups, vector: Array) -> Array:
     """Return the mean of a normalised row off the spike along a vector that all rows of one readout share."""
-    power = problem.readout.second_moment
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    a, a_square = groups.readouts(problem.readout)
     return np.asarray((common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * vector)
 
 
@@ -431,8 +429,8 @@ def _parts(
 
     Docs, "Structured bulk", equation (A4a).
     """
-    readout, power = problem.readout, problem.readout.second_moment
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    readout = problem.readout
+    a, a_square = groups.readouts(readout)
     if problem.activation.parity == "odd":
         variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
         stretch = np.array([step.whole_drift])

@@ -128,7 +128,7 @@ def correlated_classes(
         sampled=groups.knows_norms, contrast=contrast, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
-    a_square = groups.readout_square * readout.second_moment
+    a, a_square = groups.readouts(readout)
     if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(found, groups, step, readout)
     else:
@@ -137,7 +137,7 @@ def correlated_classes(
         )
     # The mean of all directions is known.
     mean = (profile @ found.share)[:, None]
-    mean_variance = step.mean_variance(groups.readout * math.sqrt(readout.second_moment), a_square)
+    mean_variance = step.mean_variance(a, a_square)
     common = np.zeros(len(found.special))
     if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
         plain, stretched = found.special_diagonals

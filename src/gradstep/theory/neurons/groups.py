@@ -107,6 +107,11 @@ class Groups:
     initial: NDArray[np.float64]
     taken: NDArray[np.float64]
 
+    def readouts(self, readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean readout weight and the mean squared one of each group, in the units of the readout's law."""
+        power = readout.second_moment
+        return self.readout * math.sqrt(power), self.readout_square * power
+
     @cached_property
     def resolved(self) -> bool:
         """Whether some groups have one readout weight each."""

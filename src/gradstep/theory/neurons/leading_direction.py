@@ -2,14 +2,13 @@
 
 Eigenvalues of the inputs' covariance may be large, and a step stretches rows most where they are. If one direction has
 a tenth of a row, features bend along it. Two more things then differ from what many small directions do. The row's
-component along it tells much of the projection on the spike, which has a part along it too. And it has most of the
-fluctuation of the row's norm, which is no number of its own then.
+component along it tells much of the projection on the spike, which has a part along it too. And the norm of the row
+follows from that component: most of its fluctuation is there.
 This project. Docs, "Correlated inputs", equations (C20a) to (C20d).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -34,13 +33,13 @@ __all__ = [
 Array = NDArray[np.float64]
 
 #: The plane takes over from the spike alone where the part of the variance of a row's squared norm that is due to the
-#: leading direction is between these. Below .3 both descriptions agree in the mean to a tenth of what they deviate by.
+#: leading direction is between these. Below .3 both descriptions are equally far from networks.
 _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
-#: Directions count as others where their variances are below the leading one's over this number.
+#: A direction counts as clearly shorter than the leading one if its variance is that one's over this number, or less.
 _BAND = 2.0
-#: Least part of the sum of their squared variances that is off the spike.
+#: Least sum of squared variances that is left to other directions, over that of all.
 _LEAST_LEFT = 0.005
 
 
@@ -85,7 +84,7 @@ def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout:
     ndarray, shape (special,)
     """
     variance = groups.weight @ bulk.special_profile
-    leading = float(groups.weight @ leading_variance(step, *_readouts(groups, readout)))
+    leading = float(groups.weight @ leading_variance(step, *groups.readouts(readout)))
     return unit_vector(np.square(variance / (variance + leading)) * bulk.spike)
 
 
@@ -107,23 +106,19 @@ def groups_along_leading(
     -------
     Groups, Bulk
     """
-    direction = leading_direction(groups, bulk, step, readout)
-    groups, bulk = without_leading(groups, bulk, direction, step, readout, d)
-    bulk = in_units_off_spike(groups, bulk, step, readout)
+    direction, mean = leading_direction(groups, bulk, step, readout), step.mean_variance(*groups.readouts(readout))
+    groups, bulk = without_leading(groups, bulk, direction, mean, d)
+    bulk = in_units_off_spike(groups, bulk, mean)
     found, others = groups_in_plane(groups, bulk, direction, added, step, d)
-    times = len(found.weight) // len(groups.weight)
-    left = found.variance / np.repeat(groups.variance, times)
-    mean = np.repeat(groups.variance - groups.norm_deviation, times) * left
-    ratio = np.repeat(step.mean_variance(*_readouts(groups, readout)), times) / mean
-    return found, replace(
-        others, special_profile=others.special_profile / left[:, None], profile=others.profile * ratio[:, None]
-    )
+    # The leading direction has taken its part of what was off the spike.
+    left = (found.variance / np.repeat(groups.variance, len(found.weight) // len(groups.weight)))[:, None]
+    return found, replace(others, special_profile=others.special_profile / left, profile=others.profile / left)
 
 
-def in_units_off_spike(groups: Groups, bulk: Bulk, step: StepStatistics, readout: Readout) -> Bulk:
-    """Return a bulk whose variances along special directions are over the mean of what rows have off the spike.
+def in_units_off_spike(groups: Groups, bulk: Bulk, mean: Array) -> Bulk:
+    """Return a bulk whose variances are over the mean of what rows have off the spike.
 
-    As a rule that is the mean of all directions. But here the spike may have a large part of a row.
+    As a rule this is the mean of all directions. But here the spike may have a large part of a row.
 
     Docs, "Correlated inputs", equation (C20d).
 
@@ -131,16 +126,18 @@ def in_units_off_spike(groups: Groups, bulk: Bulk, step: StepStatistics, readout
     ----------
     groups : Groups
     bulk : Bulk
-    step : StepStatistics
-    readout : Readout
+        With variances over the mean of all directions.
+    mean : ndarray, shape (groups,)
+        That mean.
 
     Returns
     -------
     Bulk
     """
-    ratio = step.mean_variance(*_readouts(groups, readout)) / (groups.variance - groups.norm_deviation)
+    ratio = mean / (groups.variance - groups.norm_deviation)
     return replace(
         bulk,
+        profile=bulk.profile * ratio[:, None],
         special_profile=bulk.special_profile * ratio[:, None],
         projection_noise=bulk.projection_noise * ratio,
         norm_slope=bulk.norm_slope / np.sqrt(ratio)[:, None],
@@ -148,9 +145,7 @@ def in_units_off_spike(groups: Groups, bulk: Bulk, step: StepStatistics, readout
     )
 
 
-def without_leading(
-    groups: Groups, bulk: Bulk, direction: Array, step: StepStatistics, readout: Readout, d: float
-) -> tuple[Groups, Bulk]:
+def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d: float) -> tuple[Groups, Bulk]:
     """Return groups whose norms fluctuate without the leading direction, and the classes of all other directions.
 
     Docs, "Correlated inputs", equation (C20c).
@@ -161,8 +156,8 @@ def without_leading(
     bulk : Bulk
     direction : ndarray, shape (special,)
         From `leading_direction`.
-    step : StepStatistics
-    readout : Readout
+    mean : ndarray, shape (groups,)
+        ``d`` times the mean variance of a row over all directions.
     d : float
 
     Returns
@@ -171,7 +166,7 @@ def without_leading(
         The bulk has one more class, with the leading direction's variances. Its share is negative, and takes it away.
     """
     variance = bulk.special_profile @ direction**2
-    deviation = _norm_of_others(groups, bulk, direction, variance, step, readout, d)
+    deviation = _norm_of_others(groups, bulk, direction, mean, d)
     norms = groups.variance - groups.norm_deviation + deviation
     share = np.append(bulk.share, -1 / d) / (1 - 1 / d)
     profile = np.concatenate([bulk.profile, variance[:, None]], axis=1)
@@ -179,35 +174,26 @@ def without_leading(
         bulk,
         share=share,
         profile=profile,
-        # Components of rows of length one.
+        # The pull is that of rows of length one, which were longer or shorter before.
         pull=bulk.pull * np.sqrt(groups.variance / norms)[:, None],
     )
     return replace(groups, variance=norms, norm_deviation=deviation), bulk
 
 
-def _readouts(groups: Groups, readout: Readout) -> tuple[Array, Array]:
-    """Return mean readouts of groups and mean squares of them."""
-    power = readout.second_moment
-    return groups.readout * math.sqrt(power), groups.readout_square * power
-
-
-def _norm_of_others(
-    groups: Groups, bulk: Bulk, direction: Array, variance: Array, step: StepStatistics, readout: Readout, d: float
-) -> Array:
+def _norm_of_others(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d: float) -> Array:
     """Return `Groups.norm_deviation` of what rows have off the spike and the leading direction.
 
     The variance of a squared norm is twice the sum of the squared variances of all directions. Of those directions, the
     part of the spike off the leading direction is left out too.
     """
-    leading, deviation = variance[:, None], np.abs(groups.norm_deviation)
+    variance, deviation = bulk.special_profile @ direction**2, np.abs(groups.norm_deviation)
     off = unit_vector(bulk.spike - float(bulk.spike @ direction) * direction) ** 2
     # Where few directions are as long as the leading one, the sum over those that are clearly shorter has more digits
     # than the difference of two sums.
-    parts = [1 / (1 + (_BAND * of / leading) ** 8) for of in (bulk.profile, bulk.special_profile)]
+    parts = [1 / (1 + (_BAND * of / variance[:, None]) ** 8) for of in (bulk.profile, bulk.special_profile)]
     shorter = d * ((bulk.profile**2 * parts[0]) @ bulk.share) - _of_vector(bulk.special_profile, parts[1], off)
     whole = d * (bulk.profile**2 @ bulk.share)
     others = np.maximum(shorter, whole - variance**2 - _of_vector(bulk.special_profile, 1.0, off))
-    mean = step.mean_variance(*_readouts(groups, readout))
     found = mean * np.sqrt(2 * np.maximum(others, _LEAST_LEFT * whole)) / d
     # Rows of several readouts have no common eigenvectors, and the sum has the diagonals of their covariances only.
     found *= np.maximum(1.0, deviation / (mean * np.sqrt(2 * whole) / d))

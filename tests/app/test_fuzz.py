@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-def test_no_request_breaks_the_server(server, api, tmp_path):
+@pytest.mark.parametrize("examples", [4, pytest.param(30, marks=pytest.mark.statistical)])
+def test_no_request_breaks_the_server(server, api, tmp_path, examples):
     assert api.get("/openapi.json").status_code == 200  # it does not wait for the first answer as long as this
     # What takes seconds by nature is fuzzed by hand, with the same command: a simulation, a spectrum, an optimum.
     excluded = [f"--exclude-path=/api/{name}" for name in ("simulate", "spectrum", "best")]
@@ -18,7 +21,7 @@ def test_no_request_breaks_the_server(server, api, tmp_path):
         *excluded,
         f"--checks={CHECKS}",
         "--phases=examples,fuzzing",
-        "--max-examples=8",
+        f"--max-examples={examples}",
         "--seed=1",
         "--no-shrink",
         "--request-timeout=100",

@@ -344,18 +344,24 @@ def test_a_slider_stays_where_it_is_while_it_is_dragged(sized):
             document.getElementById(name).textContent = ''; }""")
 
 
-def test_choices(watched):
+CHOICES = [
+    ("n_step_kind", "n", changed(n_step="n")),
+    ("readout", "readout-values", changed(readout={"0.5": 0.5, "2": 0.5})),
+    ("initial_weights", "sphere", changed(initial_weights="sphere")),
+    ("of", "n", changed(eta={"coefficient": 2.0, "exponent": 0.5, "of": "n"})),
+]
+MORE_CHOICES = [
+    ("n_step_kind", "inf", changed(n_step="inf")),
+    ("readout", "constant", changed(readout="constant")),
+    ("readout", "-1:0.5,1:0.5", changed(readout={"-1": 0.5, "1": 0.5})),
+]
+
+
+@pytest.mark.parametrize("choices", [CHOICES, pytest.param(MORE_CHOICES, marks=pytest.mark.statistical)])
+def test_choices(watched, choices):
     page = watched.open()
     page.click("details.more summary")
-    for name, value, setting in (
-        ("n_step_kind", "n", changed(n_step="n")),
-        ("n_step_kind", "inf", changed(n_step="inf")),
-        ("readout", "constant", changed(readout="constant")),
-        ("readout", "-1:0.5,1:0.5", changed(readout={"-1": 0.5, "1": 0.5})),
-        ("readout", "readout-values", changed(readout={"0.5": 0.5, "2": 0.5})),
-        ("initial_weights", "sphere", changed(initial_weights="sphere")),
-        ("of", "n", changed(eta={"coefficient": 2.0, "exponent": 0.5, "of": "n"})),
-    ):
+    for name, value, setting in choices:
         page.select_option(f"#{name}", value)
         watched.settled()
         assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3), (name, value)
@@ -395,6 +401,7 @@ def test_the_limit(watched):
     assert "features are learned" in page.inner_text("#regime-title")
 
 
+@pytest.mark.statistical
 def test_every_axis(watched):
     page = watched.open(FAST)
     for name in ("width", "n_step", "eta", "alpha", "ridge", "n"):
@@ -476,7 +483,7 @@ def test_correlated_inputs_and_damping(watched):
 
 
 def test_what_has_no_theory_is_said_in_plain_words(watched):
-    page = watched.open("#A.damping=0.2&A.inputs=strength:20:last")
+    page = watched.open(f"{FAST}&A.damping=0.2&A.inputs=strength:20:last")
     assert page.inner_text("#error-inputs") == ""
     watched.write("strength-value", "500")
     words = "directions that hold less than an eighth of all variance each"
@@ -572,12 +579,11 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     page.click("#share")
     address = page.url
     assert "D.teacher=tanh%282*x%29" in address
-    again = Page(watched.context.browser, type("Server", (), {"address": watched.address}))
-    again.open(urllib.parse.urlsplit(address)._replace(scheme="", netloc="", path="").geturl())
-    assert again.traces() == watched.traces()
-    assert again.page.input_value("#teacher") == "tanh(2*x)"
-    assert again.page.get_by_role("button", name=re.compile("^D ")).get_attribute("aria-pressed") == "true"
-    again.close()
+    traces = watched.traces()
+    watched.open(urllib.parse.urlsplit(address)._replace(scheme="", netloc="", path="").geturl())
+    assert watched.traces() == traces
+    assert page.input_value("#teacher") == "tanh(2*x)"
+    assert page.get_by_role("button", name=re.compile("^D ")).get_attribute("aria-pressed") == "true"
     # The address may be changed by hand; what it says in vain is named.
     page.evaluate("location.hash = '#axis=n&A.noise=0.5&A.nosie=3&figure=fig99'")
     watched.until("document.querySelector('#toast.shown')?.textContent.includes('A.nosie=3, figure=fig99')")
@@ -608,6 +614,7 @@ def read(text):
     return html.unescape(re.sub("<[^>]+>", "", to_html(text)))
 
 
+@pytest.mark.statistical
 def test_words_of_figures_are_typeset(watched, api):
     page = watched.open(FAST)
     presets = api.get("/api/start").json()["presets"]
@@ -632,20 +639,20 @@ def test_words_of_figures_are_typeset(watched, api):
     assert page.locator(".chip span").all_inner_texts()[0] == "<i>x</i>"
 
 
-def test_presets(watched, api):
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("fig3a", "initial", "fig2_sin"),
+        pytest.param(("theorem3", "fig6_vocabulary", "fig8_spectrum", "fig2_sin"), marks=pytest.mark.statistical),
+    ],
+)
+def test_presets(watched, api, names):
     page = watched.open(FAST)
     facts = api.get("/api/start").json()
     presets = {preset["name"]: preset for preset in facts["presets"]}
     # One of each kind, and with one curve, three, four and more; the numbers of all are checked without a browser. The
     # staircase takes most of the time that the server allows a curve: on a busy machine it was refused.
-    for name in (
-        "fig3a",
-        "initial",
-        "theorem3",
-        "fig6_vocabulary",
-        "fig8_spectrum",
-        "fig2_sin",
-    ):
+    for name in names:
         preset = presets[name]
         page.select_option("#preset", name)
         watched.settled()
@@ -739,6 +746,7 @@ def test_simulation_with_progress_and_cancel(watched):
     page.wait_for_selector("#run:not([hidden])")
 
 
+@pytest.mark.statistical
 def test_points_of_the_setting_before_are_in_the_link(watched):
     page = watched.open("#A.d=24&A.readout=constant&from=1&to=6")
     page.fill("#places", "3")
@@ -820,7 +828,7 @@ def test_where_theory_ends_the_network_is_drawn(watched):
 
 def test_closing_the_tab_ends_its_simulation(browser, server, api):
     closed = Page(browser, server)
-    page = closed.open("#A.d=300")
+    page = closed.open(f"{FAST}&A.d=300")
     page.fill("#places", "20")
     page.fill("#seeds", "100")
     page.click("#run")
@@ -1044,7 +1052,7 @@ def test_a_server_that_is_gone_is_named(watched):
     watched.complaints = [text for text in watched.complaints if "ERR_FAILED" not in text]
 
 
-@pytest.mark.parametrize("name", ["curves", "spectrum"])
+@pytest.mark.parametrize("name", ["curves", pytest.param("spectrum", marks=pytest.mark.statistical)])
 def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
     answered = []
 
@@ -1055,8 +1063,11 @@ def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
             route.continue_()
 
     watched.page.route(f"**/api/{name}", busy_at_first)
-    page = watched.open(FAST, studies=["spectrum"])
-    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    page = watched.open(FAST, studies=[name])
+    shown = "#regime-title", "learned"
+    if name == "spectrum":
+        shown = "#spectrum-caption", "power of κ"
+    watched.until("document.querySelector('{}').textContent.includes('{}')".format(*shown))
     assert "No prediction" not in page.inner_text("#regime-title")
     page.unroute(f"**/api/{name}")
     assert answered
@@ -1191,7 +1202,7 @@ def test_on_a_phone_the_focus_is_not_under_the_figure(phone):
     assert [name for name, top, bottom in seen if top < bottom] == []
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+@pytest.mark.parametrize(("width", "height"), [pytest.param(1440, 900, marks=pytest.mark.statistical), (390, 844)])
 def test_a_preset_leaves_its_note_in_sight(sized, api, width, height):
     watched = sized(width, height)
     page = watched.open(FAST)
@@ -1221,7 +1232,7 @@ def test_colours_are_those_of_the_figures(api):
 def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
     server = start_server()
     watched = Page(browser, server)
-    page = watched.open()
+    page = watched.open(FAST)
     port = urllib.parse.urlsplit(server.address).port
     page.fill("#seeds", "100")
     page.click("#run")
@@ -1234,8 +1245,10 @@ def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
     server = start_server(port)
     watched.until("document.getElementById('regime-title').textContent !== 'No prediction for this setting'")
     assert page.locator("#failure").inner_text() == ""
-    assert watched.shown() == pytest.approx(gs.predict(problem_of({**DEFAULT, "noise": 0.4})).test_error, rel=1e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=0.4)), rel=1e-3)
     # Ctrl-C while a curve is computed, which is then asked for again.
+    page.click("details.more summary")
+    page.select_option("#readout", "gaussian")  # whose curves of this activation take long
     page.fill("#activation", "x**2 + 0.3*x")
     page.wait_for_timeout(400)
     server.process.send_signal(signal.SIGINT)

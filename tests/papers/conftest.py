@@ -43,13 +43,15 @@ LINE = 2
 #: Of three points or more every other figure has the first and the last.
 SPARSE = {
     "convex_classes": {"points": [2.4]},
+    "corrected_spikes": {"grid": 5},
     "feature_spectrum": {"grid": 3},
     "fig8_spectrum": {"grid": 3},
     "optimisers": {"points": [0.0, 1.0], "seeds": 3},
-    "phase_diagram": {"columns": 2, "rows": 2},
+    "phase_diagram": {"columns": 2, "rows": 2, "seeds": 4},
     "proposition2": {"points": [48, 96, 192]},
-    "reused_samples": {"d": 300, "points": [16.0]},
-    "several_steps": {"line": 0, "pool": 30, "points": [4.0]},
+    "reused_samples": {"d": 300, "points": [16.0], "seeds": 4},
+    "setting1": {"grid": 5},
+    "several_steps": {"line": 0, "pool": 20, "points": [4.0], "seeds": 2},
     "staircase": {"grid": 5, "points": [0.1, 0.4]},
     "tuned_curves": {"lines": 2},
     "weights_spectrum": {"grid": 5},

@@ -38,6 +38,7 @@ def test_initial_weights_give_the_random_features_risk(psi2: float) -> None:
     assert abs(np.mean(risks) - limit) < 4 * error
 
 
+@pytest.mark.statistical
 def test_one_spiked_neuron_gives_theorem_5() -> None:
     """The rank-one step of Proposition 2 put in by hand: an independent route to delta."""
     d, draw, eta = 400, np.random.default_rng(1), 3.0

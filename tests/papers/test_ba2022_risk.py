@@ -222,8 +222,15 @@ def test_gain_of_drawn_spiked_equivalents(of: Any) -> None:
     assert abs(np.mean(measured) - float(result.delta)) / error < 4
 
 
-@pytest.mark.parametrize("psi2", [0.5, 2.0])
-@pytest.mark.parametrize("strength", [1.3, 3.0])
+@pytest.mark.parametrize(
+    ("psi2", "strength"),
+    [
+        (0.5, 1.3),
+        (2.0, 3.0),
+        pytest.param(0.5, 3.0, marks=pytest.mark.statistical),
+        pytest.param(2.0, 1.3, marks=pytest.mark.statistical),
+    ],
+)
 def test_outlier_of_a_drawn_spiked_matrix(psi2: float, strength: float) -> None:
     d, theta, linear = 600, 0.7, 0.6
     width = round(psi2 * d)

@@ -12,7 +12,11 @@ from gradstep.papers.figure import load_figures
 from gradstep.simulation.data_rows import DataRows
 
 
-@pytest.fixture(params=["phase_diagram", "tuned_curves"])
+#: One of them takes as long as many others.
+DRAWN = ["phase_diagram", pytest.param("tuned_curves", marks=pytest.mark.statistical)]
+
+
+@pytest.fixture(params=DRAWN)
 def finished(request, measured):
     return measured(request.param)
 
@@ -32,7 +36,7 @@ def test_lowest_of_a_scan_is_that_of_its_parabola():
     assert phases._lowest(np.exp(u)) == np.exp(-3)
 
 
-@pytest.mark.parametrize("name", ["phase_diagram", "tuned_curves"])
+@pytest.mark.parametrize("name", DRAWN)
 def test_is_drawn_in_light_and_dark(name, quick, tmp_path):
     result = quick(name)
     for dark in (False, True):

@@ -108,6 +108,7 @@ def published() -> ModuleType:
     return loaded
 
 
+@pytest.mark.statistical
 def test_the_published_iteration_reaches_the_same_errors(published: ModuleType) -> None:
     setting = {"eta_tilde": 2.0, "alpha0": 2.0, "alpha": 2.0, "lam": 0.1, "beta": 1.5, "sigma_eps": 0.2}
     values = [

@@ -38,12 +38,16 @@ ALIKE = (
     "fig3c",
     "fig4_strengths",
     "fig5_width",
+    "noise",
     "result32",
     "result33",
     "setting2",
     "staircase",
     "weights_spectrum_m1",
 )
+#: Those that take the longest, and are made of reused samples, of other optimisers or of tuned parameters, which tests of
+#: the simulation and of the tuning hold against equations of their own.
+SLOW = ("optimisers", "reused_samples", "tuned_curves")
 
 
 def tiny(name="fig3b"):
@@ -87,7 +91,7 @@ def test_settings_are_complete(name):
     ("name", "whole"),
     [
         *(
-            pytest.param(name, False, marks=pytest.mark.statistical if name in ALIKE else ())
+            pytest.param(name, False, marks=pytest.mark.statistical if name in (*ALIKE, *SLOW) else ())
             for name in sorted(FIGURES)
         ),
         *(pytest.param(name, True, marks=pytest.mark.statistical) for name in sorted(FIGURES)),

@@ -104,6 +104,7 @@ def test_traces_of_drawn_matrices_with_two_linear_blocks():
     assert N / n - 1 + lam * np.trace(resolved) == pytest.approx(float(found.unused), rel=0.01)
 
 
+@pytest.mark.statistical
 def test_errors_before_the_step_of_the_real_network():
     problem = Problem.moniri2024(
         phi=0.5, psi=0.4, lam=0.1, n=600, c=0.0, alpha=0.0, noise=0.3, activation=SIGMA, teacher="H1 + 0.7*H2"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -188,6 +190,29 @@ def test_eigenvalues_are_placed_by_their_own_law_and_not_by_another() -> None:
     assert [check.passed for check in swapped] == [False, False]
 
 
+def test_outliers_are_counted_in_every_window(monkeypatch) -> None:
+    """Spectra with as many outliers as the windows say, or one more in one of them."""
+    figure = load_figures(["feature_spectrum"])[0]
+    wanted = figure.settings["counted"]
+    experiment = feature_spectra.FeatureSpectra(figure.name, figure.settings, {"sizes": {"n": 400}})
+    known = dict(zip(wanted["at"], wanted["expected"], strict=True))
+    monkeypatch.setattr(feature_spectra.FeatureSpectra, "problem", lambda self, x, **sizes: x)
+    for more in (0, 1):
+        last = max(known)
+        counts = {**known, last: known[last] + more}
+        spectra_found = {x: SimpleNamespace(outliers=range(count)) for x, count in counts.items()}
+        monkeypatch.setattr(feature_spectra, "feature_spectrum", spectra_found.__getitem__)
+        found = experiment.counted(spectra_found)
+        (panel,), (check,) = found.panels, found.checks
+        assert check.passed == (more == 0)
+        xs, counted = list(counts), list(counts.values())
+        middles = [(x + y) / 2 for x, y in pairwise(xs) for _ in range(2)]
+        for line in panel.lines:
+            assert list(line.x) == pytest.approx([xs[0], *middles, xs[-1]])
+            assert list(line.y) == [count for count in counted for _ in range(2)]
+
+
+@pytest.mark.statistical
 def test_every_window_has_its_number_of_outliers_once_n_is_large() -> None:
     figure = load_figures(["feature_spectrum"])[0]
     case = gs.Problem.from_dict({**figure.settings["base"], "n": 400, "alpha": 0.0})

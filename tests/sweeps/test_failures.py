@@ -145,7 +145,7 @@ def alive(process):
 
 def test_a_driver_killed_at_random_moments_loses_nothing(settings, undisturbed, tmp_path):
     chance = random.Random(5)
-    killed_at_random(settings, tmp_path, undisturbed, [chance.randint(1, 20) for _ in range(2)])
+    killed_at_random(settings, tmp_path, undisturbed, [chance.randint(1, 20)])
 
 
 @pytest.mark.statistical
@@ -225,6 +225,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     assert "worker processes end before they begin" in done.stderr
 
 
+@pytest.mark.statistical
 def test_two_shards_side_by_side_share_the_work(settings, undisturbed, tmp_path):
     shards = [start("sweep", settings, "--out", tmp_path, "--workers", 1, "--shard", f"{i}/2") for i in range(2)]
     assert [shard.wait(timeout=120) for shard in shards] == [0, 0]

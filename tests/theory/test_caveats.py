@@ -165,7 +165,9 @@ def test_caveats_are_printed_and_written():
     assert "caveat: features that grow fast" in str(tuned)
 
 
-@pytest.mark.parametrize("command", [["predict"], ["compare", "--seeds", "2"], TUNE])
+@pytest.mark.parametrize(
+    "command", [["predict"], ["compare", "--seeds", "2"], pytest.param(TUNE, marks=pytest.mark.statistical)]
+)
 def test_caveats_on_the_command_line(command):
     shown = CliRunner().invoke(app, [*command, *HARD])
     assert shown.exit_code == 0

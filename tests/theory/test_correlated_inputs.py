@@ -121,7 +121,7 @@ def test_norms_tell_of_the_rows_as_they_do_for_isotropic_inputs(n_step):
     ("activation", "teacher"),
     [
         ("tanh", 0.0),
-        ("relu", 2.0),
+        pytest.param("relu", 2.0, marks=pytest.mark.statistical),
         pytest.param("tanh", 2.0, marks=pytest.mark.statistical),
         pytest.param("relu", 0.0, marks=pytest.mark.statistical),
     ],
@@ -159,7 +159,7 @@ def test_the_loss_is_the_one_whose_slope_in_the_ridge_is_the_norm_of_the_readout
     "changes",
     [
         pytest.param({"n_step": 240, "inputs": TWO_LEVELS}, marks=pytest.mark.statistical),
-        {"n_step": 60, "readout": "gaussian", "inputs": TWO_LEVELS},
+        pytest.param({"n_step": 60, "readout": "gaussian", "inputs": TWO_LEVELS}, marks=pytest.mark.statistical),
         pytest.param(
             {"activation": "relu", "teacher": "x", "readout": "gaussian", "inputs": TWO_LEVELS},
             marks=pytest.mark.statistical,
@@ -315,6 +315,7 @@ def test_an_even_teacher_after_a_damped_step_has_the_error_of_networks():
         assert gs.predict(problem).test_error == pytest.approx(measured, abs=0.05 + 2 * 0.07)
 
 
+@pytest.mark.statistical
 def test_rows_of_which_a_diagonal_is_below_zero_have_an_answer():
     problem = gs.Problem(
         activation="relu", teacher="x-1", d=120, width=150, n_step=300, n=240, eta=gs.Step(0.7, 0.5), ridge=10.0,

@@ -140,7 +140,7 @@ def test_readouts_that_are_almost_equal_have_the_errors_of_equal_ones(activation
 @pytest.mark.parametrize(
     ("changes", "inputs"),
     [
-        ({}, SPECTRA[0]),
+        pytest.param({}, SPECTRA[0], marks=pytest.mark.statistical),
         ({"damping": 1e-3}, SPECTRA[1]),
         *(pytest.param({}, law, marks=pytest.mark.statistical) for law in SPECTRA[1:3]),
         *(pytest.param({"damping": 1e-3}, law, marks=pytest.mark.statistical) for law in SPECTRA[:3:2]),

@@ -106,6 +106,7 @@ def test_alignment_and_error_of_the_network(activation):
         assert abs(network.mean(quantity) - getattr(limit, quantity)) < 4 * error + 4 / 200, quantity
 
 
+@pytest.mark.statistical
 def test_limit_after_a_large_step_from_few_samples_is_the_networks():
     problem = gs.Problem.cui2024(**FEW, activation="tanh", teacher="sin")
     network = gs.simulate(problem.at_dimension(200), seeds=16)

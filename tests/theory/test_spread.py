@@ -391,4 +391,4 @@ def test_some_networks_of_correlated_inputs_spread_as_predicted():
 
 def test_some_networks_of_damped_steps_on_correlated_inputs_spread_as_predicted():
     few = {"d": 75, "width": 75, "n": 450, "ridge": 2.0, "n_step": 75, "readout": "constant", "damping": 0.1}
-    spread_over_networks({"inputs": THREE, **few}, 200, 0.05)
+    spread_over_networks({"inputs": THREE, **few}, 120, 0.05)

@@ -322,6 +322,7 @@ def test_weights_are_switched_off_continuously():
     assert none.test_error == pytest.approx(rare.test_error, rel=1e-5)
 
 
+@pytest.mark.statistical
 def test_a_loss_that_is_a_straight_line_wherever_the_outputs_are():
     """All outputs are below the hinge's kink in early sweeps, where it has no curvature.
 
@@ -618,6 +619,7 @@ def test_neurons_that_an_l1_penalty_never_switches_off(ridge):
     assert alone.test_error == pytest.approx(2 * near[1] - near[0], rel=1e-5)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("loss", "ridge"),
     [("huber(0.1)", 0.05916151324024682), pytest.param("huber(0.1)", 0.2, marks=pytest.mark.statistical)],

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -73,10 +74,20 @@ def drawn(teacher, kind, ratio, d, seed, own=0.0):
     return x.T @ (weight[:, None] * x) / count, np.stack(vectors, axis=1), powers
 
 
-@pytest.mark.parametrize("own", [0.0, OUTPUT])
-@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0])
-@pytest.mark.parametrize("kind", ["squared", "signed"])
-@pytest.mark.parametrize("teacher", ["tanh", "relu"])
+@pytest.mark.parametrize(
+    ("teacher", "kind", "ratio", "own"),
+    [
+        # A half that has every pair of values.
+        pytest.param(
+            ("tanh", "relu")[i],
+            ("squared", "signed")[j],
+            (0.25, 1.0, 4.0)[k],
+            (0.0, OUTPUT)[m],
+            marks=pytest.mark.statistical if (i + j + k + m) % 2 else (),
+        )
+        for i, j, k, m in product(range(2), range(2), range(3), range(2))
+    ],
+)
 def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio, own):
     samples, frame = (samples_with_output if own else samples_of)(teacher, kind, ratio)
     m = samples.transform(POLES)
@@ -253,6 +264,7 @@ def test_the_network_has_this_bulk_and_no_isotropic_one(functions, readout, coef
     assert abs(gaps["isotropic"]) > 4 * error, (gaps, error)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "readout", [{-1.0: 0.5, 1.0: 0.5}, pytest.param({1.0: 0.5, 2.0: 0.5}, marks=pytest.mark.statistical)]
 )
@@ -262,7 +274,7 @@ def test_rows_of_several_readouts_follow_both_matrices_of_the_samples(readout):
         activation="relu", teacher="3*x", d=200, width=260, n_step=214, n=460, noise=0.5, eta=gs.Step(2.5, 0.5),
         ridge=90.0, readout=readout,
     )  # fmt: skip
-    measured = gs.simulate(problem, seeds=120)["test_error"]
+    measured = gs.simulate(problem, seeds=80)["test_error"]
     error = measured.std(ddof=1) / math.sqrt(len(measured))
     # What is left at this size is below 1.5 %.
     assert abs(gs.predict(problem).test_error - measured.mean()) < 2.5 * error + 0.015 * measured.mean()

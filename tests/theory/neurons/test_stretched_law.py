@@ -103,7 +103,7 @@ def test_derivatives_and_the_average_are_those_of_the_resolvent(strength, spectr
 
 
 def test_drawn_matrices():
-    d, count, k, t, draws = 500, 400, -0.5, 0.6, 40
+    d, count, k, t, draws = 500, 400, -0.5, 0.6, 24
     teacher = "sin(x)+0.2*(x**2-1)"
     link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(LEVELS), d / count, k, t)
     frame = law.samples.frame(law.samples.alignment)
@@ -122,12 +122,13 @@ def test_drawn_matrices():
     assert np.all(np.abs(mean - CorrelatedLaw(law.samples, t).transform(Z)[0]) > 10 * error + 0.005 * np.abs(mean))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "inputs", [LEVELS, pytest.param(gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9]), marks=pytest.mark.statistical)]
 )
 def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs):
     # Readouts of -1 and 2: their mean is .5 and their mean square 2.5.
-    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 40, 0.5, 2.5
+    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 24, 0.5, 2.5
     teacher = "sin(x)+0.3*(x**2-1)"
     link, root = scalar_function(teacher), k * second**0.5
     samples = law_of(teacher, Spectrum.of(inputs), d / count, 0.0, 0.0).samples
@@ -162,6 +163,7 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
     agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel(), *averages]))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "inputs", [pytest.param(LEVELS, marks=pytest.mark.statistical), gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])]
 )
@@ -208,7 +210,7 @@ def test_the_resolvent_among_the_products_is_the_same():
 
 def test_a_direction_of_the_initial_output():
     # The residual holds an output along a direction of its own, orthogonal to the teacher.
-    d, count, draws, own, (k, q, t) = 400, 300, 40, 0.8, (0.3, 0.6, 0.5)
+    d, count, draws, own, (k, q, t) = 400, 300, 24, 0.8, (0.3, 0.6, 0.5)
     link = scalar_function("sin(x)+0.3*(x**2-1)")
     variance = NOISE**2 + own**2
     law = residual_law(link, OFFSET, variance)

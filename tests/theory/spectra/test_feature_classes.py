@@ -265,7 +265,7 @@ def compared(case: gs.Problem, seeds: range, *, degrees: tuple[int | None, ...])
 @pytest.mark.parametrize(
     ("changes", "degrees"),
     [
-        ({"inputs": gs.Inputs.spiked([9.0], d=300)}, (1, None)),
+        pytest.param({"inputs": gs.Inputs.spiked([9.0], d=300)}, (1, None), marks=pytest.mark.statistical),
         ({"damping": 0.1, "activation": "relu", "readout": VALUES}, (0, 1)),
         pytest.param({"damping": 1.0, "inputs": None, "readout": "gaussian"}, (1,), marks=pytest.mark.statistical),
         pytest.param(OWN_OUTPUT, (1,), marks=pytest.mark.statistical),

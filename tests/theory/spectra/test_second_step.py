@@ -82,7 +82,7 @@ def test_one_readout_value_has_one_direction_in_closed_form():
     assert found.variance == pytest.approx([1.0], abs=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     first=st.floats(1.0, 40.0),
     second=st.floats(0.5, 40.0),
@@ -120,6 +120,7 @@ def test_the_outliers_of_wide_networks_grow_by_their_powers():
     assert np.log10(np.divide(found[1], found[0])) == pytest.approx([0.45, 0.35, 0.25], abs=0.01)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("changes", "first", "second"),
     [

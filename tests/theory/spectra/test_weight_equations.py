@@ -313,6 +313,7 @@ def test_moments_of_the_law_of_stretched_rows(inputs, changes):
         assert share @ np.square(still) + aspect * (share @ still) ** 2 < 0.99 * expected[1] / aspect
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes",
     [
@@ -367,6 +368,7 @@ def test_a_square_layer_has_a_hard_edge(inputs, damping):
     assert abs((240 * law.cumulative(smallest)).mean() - mean) < 3.5 * deviation / math.sqrt(draws)
 
 
+@pytest.mark.statistical
 def test_a_weak_step_of_a_square_layer_is_followed_to_zero():
     # Entries of the matrices differ by ten powers of ten there.
     inputs = gs.Inputs.power_law(0.5, 2.0, d=500)
@@ -422,7 +424,7 @@ def test_the_bulk_has_an_eigenvalue_of_its_own_along_the_teacher():
         activation="abs(x)", teacher="x**2-1", inputs=None, damping=math.inf, n_step=1920, eta=gs.Step(1.0, 0.5)
     )
     theory = weight_spectrum(problem)
-    tops = [gs.Network(problem, seed).weight_spectrum(leading=1).leading[0] for seed in range(20)]
+    tops = [gs.Network(problem, seed).weight_spectrum(leading=1).leading[0] for seed in range(10)]
     for name, allowed in (("singular_value", 0.02), ("teacher_overlap", 0.02)):
         values = np.array([getattr(top, name) for top in tops])
         error = values.std(ddof=1) / math.sqrt(len(values))
@@ -431,6 +433,7 @@ def test_the_bulk_has_an_eigenvalue_of_its_own_along_the_teacher():
     assert theory.outlier.readout_overlap == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.statistical
 def test_the_outlier_is_the_largest_of_two():
     # The spike is orthogonal to the teacher, along which the bulk has an eigenvalue of its own.
     problem = BASE.replace(activation="relu", teacher="x**2-1", inputs=None, damping=math.inf, n_step=1920)

@@ -223,6 +223,7 @@ def test_networks_whose_norms_tell_of_their_directions(changes, seeds):
     assert abs(predicted - mean) < 2.5 * measurement.standard_error("test_error")
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "changes",
     [

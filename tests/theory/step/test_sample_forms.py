@@ -78,7 +78,7 @@ def resolvents(law):
 
 
 def test_products_of_drawn_samples_have_these_covariances():
-    random, draws = np.random.default_rng(4), 800
+    random, draws = np.random.default_rng(4), 400
     drawn = np.array([products_of(random.standard_normal((COUNT, D - 1))) for _ in range(draws)])
     slopes = np.array([changes_of(forms) for forms in FORMS])
     expected = slopes[:, :6].T @ slopes

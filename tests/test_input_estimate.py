@@ -145,6 +145,7 @@ def test_tables_that_are_none_are_refused(x: Any, y: Any, field: str) -> None:
         gs.Inputs.from_data(x, y)
 
 
+@pytest.mark.statistical
 def test_the_errors_of_a_link_are_those_of_other_tables() -> None:
     c, part = np.arange(1, 31.0) ** -0.5, np.full(30, 1 / 30)
     laws = [gs.Inputs.from_data(*table(seed, c / c.mean(), part, 600), classes=3) for seed in range(40)]

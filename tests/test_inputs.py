@@ -246,8 +246,14 @@ WITH_THEORY = {
 }
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.2])
-@pytest.mark.parametrize("name", WITH_THEORY)
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        pytest.param(name, noise, marks=pytest.mark.statistical if (place + other) % 2 else ())
+        for place, name in enumerate(WITH_THEORY)
+        for other, noise in enumerate([0.0, 0.2])
+    ],
+)
 def test_what_has_theory_for_a_problem_answers(name: str, noise: float) -> None:
     for change in ({"inputs": "power_law(0.5)"}, {"damping": 0.5}):
         case = problem(readout="constant", noise=noise, **change)

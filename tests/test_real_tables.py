@@ -53,6 +53,7 @@ def test_a_pair_that_tells_is_found_and_holds_on_the_other_half():
     assert found["other_close"] < 15
 
 
+@pytest.mark.statistical
 def test_indicators_that_tell_nothing_are_not_trusted(monkeypatch):
     # Tests on the half of the choice itself would make the ranks .23 and the trusted closer by 43 points, z = 39.
     monkeypatch.setattr(real_tables, "HALVINGS", 30)
@@ -67,6 +68,7 @@ def test_indicators_that_tell_nothing_are_not_trusted(monkeypatch):
     assert np.mean([each["trusted"] for each in found]) < 20
 
 
+@pytest.mark.statistical
 def test_theory_is_close_on_a_gaussian_table():
     random = np.random.default_rng(3)
     X = random.standard_normal((1200, 30))

@@ -191,6 +191,7 @@ def test_a_minimum_beside_points_without_a_value_is_told(coordinates, wall):
     assert "nan" not in str(told.value)
 
 
+@pytest.mark.statistical
 def test_a_step_that_does_harm_is_not_taken():
     # With many neurons and samples, a constant readout makes the features of relu more alike than it makes them better.
     problem = network(activation="relu", d=100, width=400, n_step=800, n=800)
@@ -236,6 +237,7 @@ def test_joint_optimum_of_ridge_and_step_holds_against_nested_brent(readout):
     assert math.log(best["ridge"].value) == pytest.approx(over_ridge(math.log(eta)).x, abs=1e-4)
 
 
+@pytest.mark.statistical
 def test_all_three_beat_any_two_and_the_certificate_says_what_theory_says():
     problem = network(d=60, width=80, n_step=150, n=150, readout="constant")
     best = gs.tune(problem, over=("ridge", "eta", "split"))
@@ -423,6 +425,7 @@ def test_command_gives_the_numbers_of_the_library():
         assert part in text
 
 
+@pytest.mark.statistical
 def test_command_tunes_the_damping():
     shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "damping", "--bounds", "damping=0.01:inf", "--json"])
     assert shown.exit_code == 0, shown.stderr

@@ -225,6 +225,7 @@ def test_text_table_and_figure(stepped):
     assert str(Score(math.nan, math.nan)) == "unknown"
 
 
+@pytest.mark.statistical
 def test_a_curve_of_few_rows_of_a_large_table_has_penalties_for_few_rows():
     """That of a fit to a thousand times as many rows says nothing of theirs; refits measure what few rows score."""
     X, y = table(7, 150_000, noise=0.2, function=lambda x: np.sin(2 * x[:, 0]) + x[:, 1])

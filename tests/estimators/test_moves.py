@@ -241,6 +241,7 @@ def test_a_constant_network_is_left_alone():
         assert rounds == 0
 
 
+@pytest.mark.statistical
 def test_the_diagnosis_of_a_square():
     """One direction, the column; its rounds are told, and no theory of one step is."""
     random = np.random.default_rng(6)

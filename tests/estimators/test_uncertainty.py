@@ -11,9 +11,9 @@ from gradstep.estimators.learned import Learned
 
 
 def test_intervals_hold_what_they_promise():
-    """Thirty tables with noise of two kinds: the mean coverage has a standard error over tables."""
+    """Twenty tables with noise of two kinds: the mean coverage has a standard error over tables."""
     held = []
-    for seed in range(30):
+    for seed in range(20):
         random = np.random.default_rng(seed)
         X = random.standard_normal((1200, 6))
         noise = random.standard_normal(1200) if seed % 2 else random.exponential(1.0, 1200)

@@ -71,6 +71,7 @@ def test_a_missing_combination_is_found() -> None:
     assert not uncovered(rows, [2, 2, 2], 2)
 
 
+@pytest.mark.statistical
 def test_the_design_covers_all_triples_twice() -> None:
     assert len(the_design()) >= 400
     assert len({s.name for s in the_design()}) == len({s.first_seed for s in the_design()}) == len(the_design())
@@ -406,7 +407,7 @@ def test_the_committed_table_calibrates_the_caveats() -> None:
     assert summary["right"] > 100
     assert summary["right_told"] <= 10
     # What the table says of its first rows is what the theory says today.
-    for row in table["rows"][:8]:
+    for row in table["rows"][:4]:
         again = with_theory(row)
         assert again["caveats"] == row["caveats"]
         np.testing.assert_allclose(again["theory"]["test_error"], row["theory"]["test_error"], rtol=1e-4)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from benchmarks.hunt import legs
 from benchmarks.hunt.settings import PENALTIES
 
@@ -31,6 +32,7 @@ def row(**changes: Any) -> dict[str, Any]:
     return {**told, **changes}
 
 
+@pytest.mark.statistical
 def test_expected_errors_of_drawn_layers_meet_plain_fits() -> None:
     measured = row()
     parameters = {"problem": measured["problem"], "ridge": list(PENALTIES)}

@@ -120,6 +120,7 @@ def test_directions_without_variance_do_nothing() -> None:
     assert_allclose(other.risk(readout).test_error, network.risk(readout).test_error, rtol=1e-8)
 
 
+@pytest.mark.statistical
 def test_expected_errors_are_the_means_of_fits() -> None:
     problem = small(inputs="power_law(0.8, d=24)", n=90)
     network = gs.Network(problem, 0)

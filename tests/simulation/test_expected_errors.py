@@ -83,6 +83,7 @@ def test_the_curve_is_the_mean_of_refits(changes: dict[str, Any], train: dict[st
         check(curve, (place, 0), *refits(network.features, f, 20, n, 0.5, 0.3))
 
 
+@pytest.mark.statistical
 def test_a_layer_with_offsets_and_a_turned_teacher() -> None:
     random = np.random.default_rng(0)
     layer = SimpleNamespace(weight=random.standard_normal((30, 20)) / 20**0.5, bias=random.standard_normal(30))
@@ -115,6 +116,7 @@ def test_noise_alone_is_a_known_function_of_the_features() -> None:
     check(curve, (0, 0), np.mean(errors, axis=0), np.std(errors, axis=0) / 20)
 
 
+@pytest.mark.statistical
 def test_classes_have_the_variance_of_their_labels() -> None:
     problem = BASE.replace(teacher="2*x", noise=0.0)
     network = gs.Network(problem, 0, labels=labels_of(problem, "logistic"))
@@ -142,6 +144,7 @@ def test_linear_features_in_closed_form() -> None:
 # --- the scatter of pools -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_the_control_takes_out_most_of_the_scatter_and_nothing_of_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     network = gs.Network(BASE, 0)
     sizes = [70, 120]  # errors of fewer samples scatter by the fits on which they are measured, too

@@ -149,7 +149,7 @@ def test_leave_one_out_estimates_the_test_error_with_the_noise() -> None:
     "changes",
     [{}, {"activation": "relu", "teacher": "sign"}, {"initial_weights": "sphere", "output_scale": "1/sqrt(N)"}],
 )
-@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("before", [False, pytest.param(True, marks=pytest.mark.statistical)])
 def test_risk_against_fresh_data(changes: dict[str, Any], before: bool) -> None:
     """Inputs drawn by NumPy alone: z of the exact error over six networks."""
     problem = small(d=30, width=40, n_step=100, n=90, **changes)

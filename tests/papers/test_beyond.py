@@ -11,7 +11,6 @@ from gradstep.papers.beyond.experiments import gradient_spikes, mixture, phases,
 from gradstep.papers.figure import load_figures
 from gradstep.simulation.data_rows import DataRows
 
-
 #: One of them takes as long as many others.
 DRAWN = ["phase_diagram", pytest.param("tuned_curves", marks=pytest.mark.statistical)]
 

@@ -45,8 +45,8 @@ ALIKE = (
     "staircase",
     "weights_spectrum_m1",
 )
-#: Those that take the longest, and are made of reused samples, of other optimisers or of tuned parameters, which tests of
-#: the simulation and of the tuning hold against equations of their own.
+#: Those that take the longest, and are made of reused samples, of other optimisers or of tuned parameters, which tests
+#: of the simulation and of the tuning hold against equations of their own.
 SLOW = ("optimisers", "reused_samples", "tuned_curves")
 
 

@@ -583,7 +583,6 @@ def test_simulations_are_bounded_and_end_with_their_reader(server, api):
     server.wait_until_idle()
 
 
-@pytest.mark.statistical
 @pytest.mark.skipif(os.name == "nt", reason="needs a signal that stops a process")
 def test_an_abandoned_curve_does_not_hold_up_the_next(start_server):
     server = start_server()

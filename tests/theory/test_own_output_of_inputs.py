@@ -169,6 +169,38 @@ def test_spread_is_that_of_networks(changes):
         assert abs(getattr(theory, name) - spread) < 3 * error + 0.08 * spread, name
 
 
+@pytest.mark.parametrize(
+    ("changes", "seeds"),
+    [
+        # Once 21 and 32 % below the networks, and 17 % for the third.
+        ({}, 40),
+        ({"damping": 5.0, "eta": 20.0, "inputs": gs.Inputs([8.0, 12 / 19], [0.05, 0.95], [0.3, 0.7])}, 40),
+        pytest.param(
+            {"eta": gs.Step(0.2, 0.5), "inputs": gs.Inputs([8.0, 12 / 19], [0.05, 0.95], [0.3, 0.7])},
+            64,
+            marks=pytest.mark.statistical,
+        ),
+        pytest.param(
+            {"eta": gs.Step(0.5, 0.5), "output_scale": "1/N", "readout": "constant"}, 64, marks=pytest.mark.statistical
+        ),
+    ],
+)
+def test_rows_that_the_quadratic_output_stretches_unequally_fit_as_those_of_networks(changes, seeds):
+    problem = BASE.replace(
+        activation=NOT_ODD, teacher="sin(x)", d=200, width=240, n_step=800, n=400, ridge=5.0, eta=4.73,
+        inputs=gs.Inputs.power_law(0.75, d=200),
+    ).replace(**changes)  # fmt: skip
+    theory, drawn = gs.predict(problem), []
+    for seed in range(seeds):
+        network = gs.Network(problem, seed, dtype="float32")
+        fit = network.fit()
+        drawn.append([*network.sampled_risk(fit.readouts, 4 * problem.d)[0], *np.atleast_1d(fit.train_error)])
+    for name, values in zip(("test_error", "train_error"), np.array(drawn).T, strict=True):
+        mean, error = values.mean(), values.std(ddof=1) / math.sqrt(seeds)
+        # The largest eigenvalue is a twelfth of the dimension, or its square three tenths.
+        assert abs(getattr(theory, name) - mean) < 3 * error + 0.06 * mean, name
+
+
 OF_LAYER = ("singular_value", "gradient_overlap", "teacher_overlap", "readout_overlap")
 
 

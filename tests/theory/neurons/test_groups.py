@@ -141,7 +141,7 @@ def test_what_a_step_takes_along_the_readout_of_unequal_directions_is_the_mean_o
         )
         factor = step.correlated.stretch[0] / c
         a = groups.readout * problem.readout.second_moment**0.5
-        before = 1 + step.drift * factor[:, None] * a
+        before = 1 + (step.class_drift * factor)[:, None] * a
         after = before - step.taken * factor[:, None]
         missing = sum(f * (np.outer(s, s) - np.outer(t, t)) for f, s, t in zip(share * c, before, after, strict=True))
         p = groups.initial

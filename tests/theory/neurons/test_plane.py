@@ -162,7 +162,7 @@ def test_what_the_quadratic_part_adds_to_a_row_is_a_trace():
     c = np.repeat(TWO_LEVELS.eigenvalues, half)
     teacher = np.sqrt(np.repeat(np.array(TWO_LEVELS.teacher) / half, half))
     one, moved = np.eye(len(c)), np.diag(c) * a
-    without = one + step.drift * moved
+    without = one + np.diag(np.repeat(step.class_drift, half)) @ moved
     whole = without + 2 * step.curvature * moved @ np.outer(teacher, teacher)
     before, after = (np.trace(each * c @ each.T) for each in (without, whole))
     mean = step.stretch_square(a, a**2) + step.bulk * a**2

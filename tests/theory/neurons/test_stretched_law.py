@@ -17,11 +17,16 @@ Z = np.array([-0.05, -0.5, -3.0]) * (1 - 0.5j)
 ONE = np.ones(1)
 LEVELS = gs.Inputs([3, 1, 0.3], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2])
 NOISE, OFFSET = 0.3, 0.4
+#: What the network's own output adds to B in each of the levels, or nothing.
+ADDED = [np.array([-0.9, 0.4, 0.7]), pytest.param(None, marks=pytest.mark.statistical)]
 
 
-def law_of(teacher: str, spectrum: Spectrum, ratio: float, stretch: float, strength: float) -> StretchedLaw:
+def law_of(
+    teacher: str, spectrum: Spectrum, ratio: float, stretch: float, strength: float, added: np.ndarray | None = None
+) -> StretchedLaw:
     link = scalar_function(teacher)
-    samples = CorrelatedSamples(residual_law(link, OFFSET, NOISE**2), ratio, moments(link).linear, spectrum)
+    residual = residual_law(link, OFFSET, NOISE**2)
+    samples = CorrelatedSamples(residual, ratio, moments(link).linear, spectrum, by_output=added)
     return StretchedLaw(samples, stretch, stretch, strength)
 
 
@@ -29,7 +34,7 @@ def drawn_samples(link, samples, d, count, draws, seed):
     """Yield the spike and the teacher's rest, the eigenvalues of C, B, S and Z^T r^p / n, of whitened samples."""
     known = samples.spectrum
     edges = np.round(np.cumsum(known.share) * d).astype(int)
-    c = np.repeat(known.eigenvalue, np.diff(edges, prepend=0))
+    c, added = (np.repeat(each, np.diff(edges, prepend=0)) for each in (known.eigenvalue, samples.added))
     direction = np.zeros(d)
     direction[edges - 1] = np.sqrt(known.teacher)
     random = np.random.default_rng(seed)
@@ -41,7 +46,8 @@ def drawn_samples(link, samples, d, count, draws, seed):
         rest = direction - (v @ direction) * v
         squares = (x.T * (r**2 / samples.law.square)) @ x / count
         powers = x.T @ np.stack([r, r**2, r**3], axis=1) / count
-        yield np.stack([v, rest / np.linalg.norm(rest)], axis=1), c, (x.T * r) @ x / count, squares, powers
+        b = (x.T * r) @ x / count + np.diag(added)
+        yield np.stack([v, rest / np.linalg.norm(rest)], axis=1), c, b, squares, powers
 
 
 def eigen(matrix, vectors):
@@ -89,9 +95,12 @@ def test_the_stretch_alone_is_the_square_of_the_linear_part(stretch):
 
 
 @pytest.mark.parametrize("strength", [0.0, 1.5])
-@pytest.mark.parametrize("spectrum", [LEVELS, gs.Inputs([2, 0], [0.5, 0.5], [1, 0])])
-def test_derivatives_and_the_average_are_those_of_the_resolvent(strength, spectrum):
-    law = law_of("x + 0.5*x**2", Spectrum.of(spectrum), 0.8, 0.6, strength)
+@pytest.mark.parametrize(
+    ("spectrum", "added"),
+    [(LEVELS, None), (LEVELS, np.array([-0.9, 0.4, 0.7])), (gs.Inputs([2, 0], [0.5, 0.5], [1, 0]), None)],
+)
+def test_derivatives_and_the_average_are_those_of_the_resolvent(strength, spectrum, added):
+    law = law_of("x + 0.5*x**2", Spectrum.of(spectrum), 0.8, 0.6, strength, added)
     frame, h = law.samples.frame(law.samples.alignment), 1e-5
     for of in (law.transform, lambda z: law.between(z, frame)):
         np.testing.assert_allclose((of(Z + h)[0] - of(Z - h)[0]) / (2 * h), of(Z)[1], rtol=1e-6, atol=1e-9)
@@ -100,12 +109,20 @@ def test_derivatives_and_the_average_are_those_of_the_resolvent(strength, spectr
     found = -(far**2) * (law.between(far, frame)[0][0] + np.eye(2) / far)
     np.testing.assert_allclose(found.real, law.average(frame), rtol=1e-5, atol=1e-5)
     assert (-(far**2) * (law.transform(far)[0] + 1 / far)).real == pytest.approx(law.mean, rel=1e-6)
+    # The products likewise: C / z and q CBC / z, in the mean and between vectors.
+    plain, by_c, by_samples = (-far * each[0] for each in law.products_between(far, frame))
+    np.testing.assert_allclose(plain.real, np.eye(2), atol=1e-4)
+    for found, expected in zip((by_c, by_samples), law.product_averages(frame), strict=True):
+        np.testing.assert_allclose(found.real, expected, atol=1e-3)
+    means = np.array(law.products(far))[1:, 0] * -far
+    np.testing.assert_allclose(means.real, law.product_means, atol=1e-3)
 
 
-def test_drawn_matrices():
+@pytest.mark.parametrize("added", ADDED)
+def test_drawn_matrices(added):
     d, count, k, t, draws = 500, 400, -0.5, 0.6, 24
     teacher = "sin(x)+0.2*(x**2-1)"
-    link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(LEVELS), d / count, k, t)
+    link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(LEVELS), d / count, k, t, added)
     frame = law.samples.frame(law.samples.alignment)
     expected = np.concatenate([law.transform(Z)[0][:, None], law.between(Z, frame)[0].reshape(3, 4)], axis=1)
     found, whole = [], []
@@ -122,16 +139,20 @@ def test_drawn_matrices():
     assert np.all(np.abs(mean - CorrelatedLaw(law.samples, t).transform(Z)[0]) > 10 * error + 0.005 * np.abs(mean))
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
-    "inputs", [LEVELS, pytest.param(gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9]), marks=pytest.mark.statistical)]
+    ("inputs", "added"),
+    [
+        (LEVELS, ADDED[0]),
+        pytest.param(LEVELS, None, marks=pytest.mark.statistical),
+        pytest.param(gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9]), None, marks=pytest.mark.statistical),
+    ],
 )
-def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs):
+def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs, added):
     # Readouts of -1 and 2: their mean is .5 and their mean square 2.5.
-    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 40, 0.5, 2.5
+    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 24, 0.5, 2.5
     teacher = "sin(x)+0.3*(x**2-1)"
     link, root = scalar_function(teacher), k * second**0.5
-    samples = law_of(teacher, Spectrum.of(inputs), d / count, 0.0, 0.0).samples
+    samples = law_of(teacher, Spectrum.of(inputs), d / count, 0.0, 0.0, added).samples
     law = StretchedLaw(samples, first * k, root, second * t)
     frame = samples.frame(samples.alignment)
     known = np.concatenate(
@@ -163,14 +184,18 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
     agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel(), *averages]))
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
-    "inputs", [pytest.param(LEVELS, marks=pytest.mark.statistical), gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])]
+    ("inputs", "added"),
+    [
+        (LEVELS, ADDED[0]),
+        pytest.param(LEVELS, None, marks=pytest.mark.statistical),
+        pytest.param(gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9]), None, marks=pytest.mark.statistical),
+    ],
 )
-def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(inputs):
+def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(inputs, added):
     d, count, k, t, draws = 400, 400, -0.5, 0.6, 30
     teacher = "sin(x)+0.2*(x**2-1)"
-    link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(inputs), d / count, k, t)
+    link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(inputs), d / count, k, t, added)
     frame = law.samples.frame(law.samples.alignment)
     known, found, plain = law.others(Z, frame), [], []
     for vectors, c, b, s, powers in drawn_samples(link, law.samples, d, count, draws, seed=5):
@@ -189,7 +214,7 @@ def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(inputs):
         assert np.all(np.abs(mean - expected) < 4 * error + 0.02 * size)
 
 
-@pytest.mark.parametrize("law", [law_of("sin(x)+0.3*x**2", Spectrum.of(LEVELS), 0.8, 0.4, 0.7), None])
+@pytest.mark.parametrize("law", [law_of("sin(x)+0.3*x**2", Spectrum.of(LEVELS), 0.8, 0.4, 0.7, ADDED[0]), None])
 def test_vectors_that_the_samples_make_far_away_and_along_the_spike(law):
     law = law or CorrelatedLaw(law_of("sin(x)", Spectrum.of(LEVELS), 0.8, 0.0, 0.0).samples, 0.9)
     frame, far = law.samples.frame(law.samples.alignment), 1e6 * np.exp(0.5j * np.ones(1))

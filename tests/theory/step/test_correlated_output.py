@@ -1,6 +1,7 @@
 """The own output of order one on correlated inputs: mean rows and averages of drawn networks, isotropic inputs."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_output import ClassMeanRow
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum, SpikeBeside, words_trace
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.damped_traces import DampedTraces
@@ -78,6 +79,31 @@ def test_the_mean_row_of_drawn_steps_differs_between_classes(damping):
     np.testing.assert_array_less(np.abs(left.mean(axis=0) - expected), 3.5 * error + 0.03 * np.abs(expected).max())
 
 
+#: Leading directions, whose squared eigenvalue is no small part of d.
+LEADING = gs.Inputs([12.0, 29 / 39], [0.025, 0.975], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("damping", [math.inf, pytest.param(2.0, marks=pytest.mark.statistical)])
+@pytest.mark.parametrize("activation", ["tanh(x)+0.3*(x**2-1)", "relu(x)-1/sqrt(2*pi)"])
+def test_what_the_quadratic_output_stretches_differs_between_classes(activation, damping):
+    problem = BASE.replace(activation=activation, damping=damping, inputs=LEADING, teacher="x", eta=3.0)
+    step, found = step_statistics(problem, problem.d, problem.width, problem.n_step), []
+    for seed in range(12):
+        drawn = Drawn(problem, seed)
+        before, after = (rows[drawn.a == 2] for rows in (drawn.rows, drawn.step(problem)))
+        before, after = before - before.mean(axis=0), after - after.mean(axis=0)
+        products = (np.bincount(drawn.classes, (before * rows).sum(axis=0)) for rows in (after, before))
+        found.append(np.divide(*products))
+    made, known = step.correlated.made, step.correlated.spectrum
+    # The term of the row's own feature is along P times the row; theory has its mean over the row's directions.
+    by_row = 4 * step.own_drift[1] * made / (known.share @ (known.eigenvalue * made))
+    expected = 1 + 2 * step.class_drift * made + by_row
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(len(found))
+    # In the mean over all directions it would be far off. What is left out is of order c / d: .03 for the first.
+    assert abs(expected[0] - expected[1]) > 10 * error.max()
+    np.testing.assert_array_less(np.abs(mean - expected), 3.5 * error + 0.06 * np.abs(expected - 1))
+
+
 def with_linear_output(ratio: float, noise: float, slope: float, spectrum: Spectrum, damping: float = math.inf):
     """Return samples of residuals ``u + .4 (u^2 - 1) - slope t + noise``, by the rule of isotropic inputs."""
     variance = noise**2 + slope**2
@@ -140,16 +166,19 @@ def compared(drawn: list, expected) -> None:
     np.testing.assert_array_less(np.abs(values.mean(axis=0) - expected), 3.5 * error + 0.008 * scale)
 
 
-def test_averages_of_drawn_samples_that_hold_an_own_output():
-    _, found = with_linear_output(0.5, 0.4, 0.9, LEVELS)
+@pytest.mark.parametrize("added", [np.zeros(2), np.array([-1.2, 0.5])])
+def test_averages_of_drawn_samples_that_hold_an_own_output(added):
+    found = replace(with_linear_output(0.5, 0.4, 0.9, LEVELS)[1], by_output=added)
     drawn = []
     for seed in range(DRAWS):
         one = DrawnSamples(seed, LEVELS, 0.5, 0.4, 0.9, math.inf)
-        g, h, b = one.summed(1), one.summed(2), one.weighted(1)
+        g, h, b = one.summed(1), one.summed(2), one.weighted(1) + np.diag(np.repeat(added, [80, 320]))
         spike = one.c**2 * g
         moved = np.sqrt(one.c) * (b @ spike)
-        drawn.append([g @ spike, h @ (one.c * (b @ spike)), moved @ moved, g @ (one.c * h), h @ (one.c * h)])
+        products = [g @ spike, h @ (one.c * (b @ spike)), moved @ moved, g @ (one.c * h), h @ (one.c * h)]
+        drawn.append([np.trace((b * one.c**2) @ b * one.c) / one.d, *products])
     expected = [
+        words_trace(found, [None, None], [2, 1]),
         found.form(2),
         found.squares_between(),
         found.stretched_form(),
@@ -179,17 +208,25 @@ def test_a_damped_direction_that_holds_an_own_output_is_that_of_drawn_samples():
         compared([each[place] for each in drawn], value)
 
 
+#: A spike that has its own part along f in each class, and what the own output adds to B there.
+BESIDE, ADDED = SpikeBeside(0.6, -0.5, np.array([2.2, -0.8]), 0.8), np.array([-1.2, 0.5])
+
+
 @pytest.mark.parametrize(
-    ("damping", "linear"),
+    ("damping", "linear", "beside"),
     [
-        (math.inf, 0.0),
-        (0.4, 0.5),
-        pytest.param(math.inf, 0.5, marks=pytest.mark.statistical),
-        pytest.param(0.4, 0.0, marks=pytest.mark.statistical),
+        (math.inf, 0.0, None),
+        (0.4, 0.5, None),
+        (math.inf, 0.5, BESIDE),
+        pytest.param(math.inf, 0.0, BESIDE, marks=pytest.mark.statistical),
+        pytest.param(math.inf, 0.5, None, marks=pytest.mark.statistical),
+        pytest.param(0.4, 0.0, None, marks=pytest.mark.statistical),
     ],
 )
-def test_the_resolvent_between_the_spike_the_teacher_and_the_output_is_that_of_drawn_samples(damping, linear):
+def test_the_resolvent_between_the_spike_the_teacher_and_the_output_is_that_of_drawn_samples(damping, linear, beside):
     _, samples = with_linear_output(0.5, 0.4, 0.9, LEVELS, damping=damping)
+    if beside:
+        samples = replace(samples, beside=beside, by_output=ADDED if linear else None)
     z, strength = np.array([-0.5 + 0.4j, 1.5 + 0.5j]), 0.3
     if damping < math.inf:
         law = DampedLaw(samples, strength, linear, linear)
@@ -205,9 +242,16 @@ def test_the_resolvent_between_the_spike_the_teacher_and_the_output_is_that_of_d
     for seed in range(DRAWS):
         draw = DrawnSamples(seed, LEVELS, 0.5, 0.4, 0.9, damping)
         p, b, s = draw.metric, draw.weighted(1), draw.weighted(2) / np.mean(draw.r**2)
-        stretched = np.eye(draw.d) + linear * p @ b
+        stretched = np.eye(draw.d) + linear * p @ (b + np.diag(np.repeat(samples.added, [80, 320])))
         a = stretched @ np.diag(draw.c) @ stretched.T + strength * p @ s @ p
         spike = p @ draw.summed(1)
+        if beside:
+            # The noise of the samples is what the gradient has off the teacher and off f.
+            along = [draw.teacher * (draw.teacher @ draw.summed(1)), draw.f * (draw.f @ draw.summed(1))]
+            taught = draw.c * samples.linear * draw.teacher
+            by_c = draw.c * beside.output_by_c * np.repeat(beside.signal, [80, 320])
+            spike = taught + (beside.output + by_c) * draw.f
+            spike += beside.random * draw.c * (draw.summed(1) - sum(along))
         vectors, _ = np.linalg.qr(np.stack([spike, draw.teacher, draw.f], axis=1))
         # The signs of a frame: along the spike, toward the teacher, toward f.
         vectors *= np.sign(np.diagonal(vectors.T @ np.stack([spike, draw.teacher, draw.f], axis=1)))

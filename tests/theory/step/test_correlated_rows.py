@@ -9,7 +9,7 @@ import gradstep as gs
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.step.correlated_rows import correlated_fluctuations
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
-from gradstep.theory.step.row_fluctuations import row_fluctuations
+from gradstep.theory.step.row_fluctuations import derivative_moments, row_fluctuations
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.weighted_samples import residual_law
 
@@ -32,18 +32,26 @@ def test_equal_eigenvalues_have_the_rows_of_isotropic_inputs(activation, phi0, s
 
 
 @pytest.mark.parametrize(
-    ("activation", "teacher", "sphere"),
+    ("activation", "teacher", "sphere", "quadratic"),
     [
-        ("tanh", "sin(x)", False),
-        ("tanh", "x", True),
-        pytest.param("relu", "relu", False, marks=pytest.mark.statistical),
+        ("tanh", "sin(x)", False, 0.0),
+        ("tanh", "x", True, 0.0),
+        ("relu", "relu", False, -0.03),
+        pytest.param("relu", "relu", False, 0.0, marks=pytest.mark.statistical),
+        pytest.param("relu", "x", True, 0.03, marks=pytest.mark.statistical),
     ],
 )
-def test_rows_of_real_steps(activation, teacher, sphere):
+def test_rows_of_real_steps(activation, teacher, sphere, quadratic):
+    """The residual may hold a multiple of ``z^T C z - d``, as it does with the network's own output."""
     d, neurons, count, draws, e, noise = 300, 1500, 600, 12, 0.7, 0.3
     inputs = gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5])
     sigma, link = scalar_function(activation), scalar_function(teacher)
-    samples = CorrelatedSamples(residual_law(link, 0.0, noise**2), d / count, moments(link).linear, Spectrum.of(inputs))
+    spectrum, psi = Spectrum.of(inputs), derivative_moments(sigma)
+    variance = noise**2 + 2 * d * quadratic**2 * spectrum.moment(2)
+    by_output = quadratic * (2 * spectrum.eigenvalue + psi.third / (psi.linear or 1) * spectrum.moment(2))
+    samples = CorrelatedSamples(
+        residual_law(link, 0.0, variance), d / count, moments(link).linear, spectrum, by_output=by_output
+    )
     law = correlated_fluctuations(sigma, samples, e, sphere=sphere)
     c = np.repeat(inputs.eigenvalues, inputs.counts(d))
     direction = np.zeros(d)
@@ -54,6 +62,7 @@ def test_rows_of_real_steps(activation, teacher, sphere):
         rows = (w / np.linalg.norm(w, axis=1, keepdims=True) if sphere else w) * c**0.5
         z = random.standard_normal((count, d))
         r = np.asarray(link(z @ direction)) + noise * random.standard_normal(count)
+        r += quadratic * (z**2 @ c - d)
         g = z.T @ r / count
         v = c * g / np.linalg.norm(c * g)
         rows = rows + e * (np.asarray(sigma.derivative(rows @ z.T)) * r) @ z / count * c

@@ -1,5 +1,7 @@
 """Samples of a step on correlated inputs: traces of products of their matrices, and projections on the gradient."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,18 +30,20 @@ def drawn(seed: int, d: int, count: int, noise: float = 0.3):
     return c, teacher, z, np.asarray(TEACHER(z @ teacher)) - 0.2 + noise * random.standard_normal(count)
 
 
+@pytest.mark.parametrize("by_output", [None, np.array([-0.7, 0.5, 0.9])])
 @pytest.mark.parametrize("powers", [[1], [1, 2], [2, 0, 1], [1, 1, 0, 2]])
-def test_traces_of_products_are_those_of_drawn_matrices(powers):
+def test_traces_of_products_are_those_of_drawn_matrices(powers, by_output):
     d, count, found = 400, 600, []
-    known = samples(d / count)
-    r = known.law.residual
-    letters = [r**2 if k % 2 else r for k in range(len(powers))]
+    known = replace(samples(d / count), by_output=by_output)
+    added = np.repeat(known.added, np.round(SPECTRUM.share * d).astype(int))
+    # Every second matrix has squares as weights. The others are B, with what an own output adds.
+    letters = [known.law.residual**2 if k % 2 else None for k in range(len(powers))]
     for seed in range(6):
         c, _, z, residual = drawn(seed, d, count)
         product = np.eye(d)
         for k, power in enumerate(powers):
-            weight = residual**2 if k % 2 else residual
-            product = product @ ((z.T * weight) @ z / count) * c**power
+            matrix = (z.T * (residual**2 if k % 2 else residual)) @ z / count
+            product = product @ (matrix if k % 2 else matrix + np.diag(added)) * c**power
         found.append(np.trace(product) / d)
     mean, error = np.mean(found), np.std(found, ddof=1) / 6**0.5
     # Of 600 samples one large residual moves the mean of a fourth power by more than the rest.

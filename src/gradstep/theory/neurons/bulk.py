@@ -467,7 +467,14 @@ def _in_mean(
     other : float
         What the other basis leaves out, with its factor.
     """
-    law, alike = samples.law, CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE)
+    law, by_output = samples.law, None
+    if step.curvature != 0:
+        # What the own output adds to all rows in proportion to their readouts is a part of the samples' matrix.
+        by_output, step = (
+            step.own_drift[0] / step.curvature * _ALIKE.share,
+            replace(step, own_drift=(0.0, step.own_drift[1])),
+        )
+    alike = CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE, by_output=by_output)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
     mean = mean_law(alike, step, readout, *output)
     assert isinstance(mean, StretchedLaw)
@@ -500,7 +507,7 @@ def _in_mean(
     profile, special_profile = (each / whole[:, None] for each in both)
     common = np.zeros(len(found.special))
     if len(values) > 1 and step.common is not None:
-        stretch = step.own_drift[0] + step.curvature / mean.root * found.special_diagonals[1]
+        stretch = step.curvature / mean.root * found.special_diagonals[1]
         common = stretch * (found.overlap @ frame[1])
     return [_Part(share, found.share, profile, special_profile, found.overlap, common, found.components)]
 

@@ -408,9 +408,13 @@ def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Ar
     if step.correlated is not None and not step.given_output:
         # Classes of directions are stretched unequally, and so is what the step takes of them: a pair of vectors with
         # the mean over the classes of what is missing.
-        once, twice = (float(step.correlated.spectrum.share @ each) for each in step.correlated.stretch)
-        root = math.sqrt(twice)
-        initial = (once * step.own_stretch(a, a_square) + twice * step.drift * a) / (root * np.sqrt(variance))
+        share, (one, two) = step.correlated.spectrum.share, step.correlated.stretch
+        once, root, stretched = (
+            float(share @ one),
+            math.sqrt(float(share @ two)),
+            float(share @ (step.class_drift * two)),
+        )
+        initial = (once * step.own_stretch(a, a_square) + stretched * a) / (root * np.sqrt(variance))
         return initial, step.taken * root / np.sqrt(variance)
     # After a damped step this square is a sum of moments of samples, and may be just below zero where it vanishes.
     square = np.maximum(step.stretch_square(a, a_square), 0.0)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.neurons.rational_rule import Others
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, Turn
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, SpikeBeside, Turn
 from gradstep.theory.step.row_law import RowLaw
 from gradstep.theory.step.sample_forms import SampleForms
 from gradstep.theory.step.weighted_samples import Residual
@@ -186,10 +186,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     @property
     def mean(self) -> float:
         """``(1/d) tr A``."""
-        known, r, mean = self.samples.spectrum, self.samples.law.residual, self.samples.mean
-        c2, c3 = known.moment(2), known.moment(3)
-        square = mean(r) ** 2 * c3 + self.samples.ratio * mean(r**2) * c2
-        return float(1 + 2 * self.linear * mean(r) * c2 + self.root**2 * square + self.strength * c2)
+        known, samples, c2 = self.samples.spectrum, self.samples, self.samples.spectrum.moment(2)
+        mean_b = samples.mean(samples.law.residual) + samples.added
+        square = float(known.share @ (mean_b**2 * known.eigenvalue**3)) + samples.ratio * samples.law.square * c2
+        return float(1 + 2 * self.linear * samples.mean_of_b(2) + self.root**2 * square + self.strength * c2)
 
     def _solve(self, z: Complex) -> StretchedPoints:
         """Solve the equation of ``M`` at points in the upper half-plane.
@@ -258,9 +258,13 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     def _inverse(self, z: Complex, weight: NDArray[Any]) -> Complex:
         """Return ``G(c)``, shape (points, classes, 2, 2)."""
-        c = self.samples.spectrum.eigenvalue
-        first = c + c**2 * weight[:, 0, 0, None] - z[:, None]
-        across, last = c * weight[:, 0, 1, None], c * weight[:, 1, 1, None] - 1
+        c, (own, _) = self.samples.spectrum.eigenvalue, self._own
+        # What the own output adds to B is the same for all samples.
+        whole_first, whole_across = (
+            weight[:, 0, column, None] + own[:, 0, column, None] * self.samples.added for column in range(2)
+        )
+        first = c + c**2 * whole_first - z[:, None]
+        across, last = c * whole_across, c * weight[:, 1, 1, None] - 1
         whole = first * last - c * across**2
         inverse = np.empty((*whole.shape, 2, 2), dtype=complex)
         inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, first / np.maximum(c, _LEAST) / whole
@@ -277,7 +281,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         known = self.samples
         numbers = np.array([known.ratio, self.linear, self.root, self.strength, self.output_variance])
-        shared = known.law, known.spectrum, known.turn, self.output, self.forms
+        shared = known.law, known.spectrum, known.turn, known.beside, known.by_output, self.output, self.forms
         work = len(z) * len(known.law.weight)
         found = yield from asked(_resolvents, z, frame, numbers, shared=shared, work=work)
         self._solved[z.tobytes()] = found.points
@@ -300,8 +304,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     @property
     def product_means(self) -> Array:
         """The traces of C and ``q CBC`` themselves over d."""
-        mean = self.samples.law.mean(self.samples.law.residual)
-        return np.array([1.0, self.root * mean * self.samples.spectrum.moment(2)])
+        return np.array([1.0, self.root * self.samples.mean_of_b(2)])
 
     @property
     def _directions(self) -> tuple[Array, Array, Array]:
@@ -324,9 +327,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     @property
     def _signals(self) -> Array:
-        """Factors in each class of C times the directions, of which the second one knows nothing."""
-        signal = self.samples.turned.signal
-        return np.stack([signal, np.ones_like(signal)][: 1 if self.output is None else 2])
+        """Factors in each class of C times the directions."""
+        both = [self.samples.turned.signal, self.samples.output_signal]
+        return np.stack(both[: 1 if self.output is None else 2])
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
@@ -468,6 +471,14 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             last = phi0 * (second * law.mean(r**2 * along) + mean * third * law.mean(r * power))
             by_signal = turned * taken + mean * last_turned * vector
             found[:, column] = [*(one * taken + mean * two * vector), *by_signal, last]
+            # What the own output adds to B.
+            own = self.samples.added * known.eigenvalue
+            by_output = phi0 * float(known.share @ (noise * own * known.eigenvalue**2)) * law.mean(r * power)
+            found[:, column] += [
+                *(part @ (own * known.eigenvalue) * vector),
+                *((part * signal) @ (own * known.eigenvalue**2) * vector),
+                by_output,
+            ]
         if self.forms is None:
             return found
         u, between = law.projection, self.forms.between
@@ -615,36 +626,45 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         third = slice(0, count), slice(count, 2 * count)
         c, signal, noise = known.eigenvalue, self._signals, self.samples.turned.noise
 
-        def among(power: int) -> Array:
-            """Return a power of C between the vectors."""
+        def among(values: Array) -> Array:
+            """Return a function of C between the vectors."""
             whole = np.zeros((2 * count + 1, 2 * count + 1))
             for i in range(2):
                 for j in range(2):
-                    whole[third[i], third[j]] = np.diag((part * signal ** (i + j)) @ c ** (power + i + j))
-            whole[-1, -1] = phi0 * law.square * float(known.share @ (c ** (power + 2) * noise**2))
+                    whole[third[i], third[j]] = np.diag((part * (signal * c) ** (i + j)) @ values)
+            whole[-1, -1] = phi0 * law.square * float(known.share @ (values * (c * noise) ** 2))
             return whole
 
-        def to_directions(power: int) -> Array:
-            """Return a power of C between the vectors and the directions that a residual depends on."""
-            own, turned = part @ c**power, (part * signal) @ c ** (power + 1)
+        def to_directions(values: Array) -> Array:
+            """Return a function of C between the vectors and the directions that a residual depends on."""
+            own, turned = part @ values, (part * signal) @ (c * values)
             return np.concatenate([np.diag(own), np.diag(turned), np.zeros((1, count))])
 
-        # Projections of a sample on C times the vectors, given its residual, and their covariance there.
-        turn = to_directions(1)
-        along = turn @ x
-        along[-1] = phi0 * float(known.share @ (c**2 * noise)) * r
-        spread = among(2) + turn @ (hidden - np.eye(count)) @ turn.T
+        def projections(values: Array) -> Array:
+            """Return the means of a sample's projections on a function of C times the vectors, given its residual."""
+            found = to_directions(values) @ x
+            found[-1] = phi0 * float(known.share @ (c * values * noise)) * r
+            return np.asarray(found)
 
-        def sampled(weight: Array) -> Array:
-            return np.asarray((law.weight * weight * along) @ along.T + law.mean(weight) * spread)
+        # Projections of a sample on C times the vectors, and their covariance with those on another function of C.
+        turn, along = to_directions(c), projections(c)
+
+        def sampled(weight: Array, values: Array = c) -> Array:
+            spread = among(c * values) + turn @ (hidden - np.eye(count)) @ to_directions(values).T
+            return np.asarray((law.weight * weight * along) @ projections(values).T + law.mean(weight) * spread)
 
         # B C x is along the directions, along C x by the mean of r, and a sum over samples that are independent else.
         mean = law.mean(r)
         parts = along @ (law.weight * r * x).T + mean * turn @ (hidden - np.eye(count))
-        crossed = mean * parts @ to_directions(2).T
+        crossed = mean * parts @ to_directions(c**2).T
         crossed[:, -1] += mean * phi0 * float(known.share @ (c**3 * noise)) * (along @ (law.weight * r**2))
-        twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
-        by_c, by_samples = among(1), sampled(r)
+        twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(c**3) + crossed + crossed.T
+        twice = twice + phi0 * sampled(r**2)
+        by_c, by_samples, added = among(c), sampled(r), self.samples.added
+        if self.samples.by_output is not None:
+            through = sampled(r, added * c**2)
+            twice = twice + through + through.T + among(added**2 * c**3)
+            by_samples = by_samples + among(added * c**2)
         by_squares = sampled(law.relative_squares)
         if self.forms is not None:
             changes = self._drawn_averages(self.forms)
@@ -681,6 +701,8 @@ def _joined(
     law: Residual,
     spectrum: Spectrum,
     turn: Turn | None,
+    beside: SpikeBeside | None,
+    by_output: Array | None,
     output: Array | None,
     forms: SampleForms | None,
     z: Complex,
@@ -691,7 +713,7 @@ def _joined(
 
     Parameters
     ----------
-    law, spectrum, turn, output, forms
+    law, spectrum, turn, beside, by_output, output, forms
         As in `StretchedLaw` and its samples.
     z : ndarray, shape (laws, points)
     frame : ndarray, shape (laws, terms, vectors)
@@ -707,7 +729,7 @@ def _joined(
     ratio: Any
     ratio, linear, root, strength, _ = np.repeat(numbers.T, z.shape[1], axis=1)
     # The mean gradient is no part of the equations. The variance is that of the one output.
-    samples = CorrelatedSamples(law, ratio, math.nan, spectrum, turn)
+    samples = CorrelatedSamples(law, ratio, math.nan, spectrum, turn, beside=beside, by_output=by_output)
     whole = StretchedLaw(samples, linear, root, strength, output, float(numbers[0, -1]), forms)
     return whole, z.ravel(), np.repeat(frame, z.shape[1], axis=0)
 

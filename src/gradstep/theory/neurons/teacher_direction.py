@@ -88,7 +88,7 @@ def variance_along_teacher(step: StepStatistics, a: Array, a_square: Array, quad
         c, teacher = spectrum.eigenvalue, spectrum.teacher
         # The linear part of the step adds to a row this multiple of it in each class.
         factor = samples.stretch[0] / np.maximum(c, NOTHING)
-        added = step.drift * factor + bent * float(teacher @ factor)
+        added = step.class_drift * factor + bent * float(teacher @ factor)
         initial, mixed, square = (float(teacher @ (c * added**power)) for power in (0, 1, 2))
         own = step.own_stretch(a, a_square)
         along = own**2 * initial + 2 * own * a * mixed + a_square * square
@@ -116,7 +116,8 @@ def added_by_quadratic_part(step: StepStatistics, a: Array, a_square: Array, qua
         c, teacher = spectrum.eigenvalue, spectrum.teacher
         made = float(teacher @ c) * float(teacher @ (twice / np.maximum(c, NOTHING)))
         own = step.own_stretch(a, a_square)
-        added = 2 * bent * (own * a * float(teacher @ once) + step.drift * a_square * float(teacher @ twice))
+        stretched = float(teacher @ (step.class_drift * twice))
+        added = 2 * bent * (own * a * float(teacher @ once) + a_square * stretched)
         added += bent**2 * a_square * made
     return np.asarray(added / step.mean_variance(a, a_square))
 

@@ -220,7 +220,9 @@ def _spike_with_output(problem: Problem, step: StepStatistics, width: float) -> 
     It is all of the mean row, as in isotropic inputs: the fixed directions are bt and ``f / |f|``.
     """
     # The bulk is that of the proportional limit, and so is what stretches the mean row.
-    row = ClassMeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
+    assert step.correlated is not None
+    alone = replace(step, own_drift=(0.0, 0.0), correlated=step.correlated.without_output)
+    row = ClassMeanRow.of(problem, alone, width)
     samples, c, length = row.samples, row.samples.spectrum.eigenvalue, math.sqrt(row.power)
     inward, none = np.divide(1.0, np.sqrt(c), out=np.zeros_like(c), where=c > 0), np.zeros_like(c)
     outer, inner, sampled = none, np.full_like(c, samples.linear), 1.0

@@ -34,8 +34,8 @@ def class_variances(step: StepStatistics, a: Array, a_square: Array) -> Array:
     assert step.correlated is not None
     samples, (once, twice) = step.correlated, step.correlated.stretch
     own, a, a_square = step.own_stretch(a, a_square)[:, None], a[:, None], a_square[:, None]
-    initial = own**2 * samples.spectrum.eigenvalue + 2 * own * step.drift * a * once
-    stretched = initial + step.drift**2 * a_square * twice
+    initial = own**2 * samples.spectrum.eigenvalue + 2 * own * step.class_drift * a * once
+    stretched = initial + step.class_drift**2 * a_square * twice
     return np.asarray(stretched + step.bulk / samples.bulk_trace * a_square * samples.sampled)
 
 

@@ -46,8 +46,8 @@ class ClassMeanRow:
         ``e E[sigma']`` and ``mu_1``.
     unit : float
         ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``f``.
-    stretch : float
-        The slope of ``S`` with ``p``; without a step it is one.
+    stretch : ndarray, shape (classes,)
+        The slope of ``S`` with ``p`` in each class.
     skewness : float
         ``E[a^3] / E[a^2]``.
     second : float
@@ -59,7 +59,7 @@ class ClassMeanRow:
     gain: float
     slope: float
     unit: float
-    stretch: float
+    stretch: Array
     skewness: float
     second: float
 
@@ -76,7 +76,7 @@ class ClassMeanRow:
         second = unit * step.curvature * skewness
         slope = moments(problem.activation).linear
         own /= float(samples.spectrum.share @ samples.stretch[0])
-        return cls(samples, power, step.gain, slope, unit, own + skewness * step.drift, skewness, second)
+        return cls(samples, power, step.gain, slope, unit, own + skewness * step.class_drift, skewness, second)
 
     @property
     def part(self) -> Array:
@@ -198,10 +198,11 @@ class ClassMeanRow:
             turn = samples.turn if random == 1 else Turn(samples.signal, random * noise)
             return replace(samples, turn=turn, output=0 * samples.made if along is None else along)
         if along is None:
-            return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, random))
+            return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, np.ones_like(samples.made), random))
         length, before = math.sqrt(self.power), self.unit / self.gain
         output, by_c = length * before, length * (before * self.stretch - self.slope)
-        return replace(samples, beside=SpikeBeside(output, by_c, random))
+        largest = float(by_c[np.argmax(np.abs(by_c))]) or 1.0
+        return replace(samples, beside=SpikeBeside(output, largest, by_c / largest, random))
 
     def _overlap(self, samples: CorrelatedSamples | DampedSamples, factor: float, along: Array) -> float:
         """Return the overlap of a spike with the gradient of the network."""
@@ -219,6 +220,6 @@ class ClassMeanRow:
             return None
         along, length = self.part * self.along / samples.norm, self.unit * math.sqrt(self.power)
         random = step.curvature * self.plain.squares_to_output / self.plain.law.square
-        projection = float(along @ (step.own_drift[0] + step.drift * samples.made))
+        projection = float(along @ (step.own_drift[0] + step.class_drift * samples.made))
         projection += random * factor * self.samples.random_square / samples.norm
         return CommonRow(float(along.sum()), length, self.skewness, length * projection)

@@ -33,8 +33,8 @@ __all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
 Array = NDArray[np.float64]
 
 #: A product of C and matrices of the samples: the power of the readout that it goes with, its coefficient, the power of
-#: C in front, and each matrix (by the weights of the samples) with the power of C behind it.
-_Term = tuple[int, float, int, list[tuple[Array, int]]]
+#: C in front, and each matrix (by the weights of the samples, None for B) with the power of C behind it.
+_Term = tuple[int, float, int, list[tuple[Array | None, int]]]
 #: ``C^-1`` in front and one C between leave tr M, of rows w themselves: tr (C^1/2 M C^1/2).
 _ONE: list[_Term] = [(0, 1.0, -1, [])]
 
@@ -79,7 +79,7 @@ def correlated_fluctuations(
     square = samples.stretched_form() / norm**2
     projection_variance = (
         constant,
-        2 * terms.k * samples.square(r) / norm**2,
+        2 * terms.k * (samples.square(r) + samples.form_of(samples.added * samples.spectrum.eigenvalue**4)) / norm**2,
         terms.k**2 * square + e**2 * samples.ratio * moments.square * gain,
     )
     following = terms.spike * norm
@@ -94,7 +94,7 @@ def correlated_fluctuations(
         linear_norm=terms.linear_norm,
         sample_length=samples.ratio * samples.spectrum.moment(2),
         norm_vector=norm_vector(
-            moments, e, samples.ratio, mean(r), samples.spectrum.moment(2), samples.spectrum.moment(3)
+            moments, e, samples.ratio, terms.residual, samples.spectrum.moment(2), samples.spectrum.moment(3)
         ),
     )
 
@@ -129,8 +129,8 @@ class _Terms:
 
     @property
     def residual(self) -> float:
-        """``E r``."""
-        return float(self.samples.mean(self.samples.law.residual))
+        """``E r`` with what the own output adds to it: ``<c^3 B> / <c^3>``."""
+        return self.samples.mean_of_b(3) / self.samples.spectrum.moment(3)
 
     @cached_property
     def linear_norm(self) -> tuple[float, float, float]:
@@ -143,7 +143,8 @@ class _Terms:
         """``g.C.v``, ``h.C.v``, and both with one more sample between."""
         samples, mean = self.samples, self.samples.mean
         r, norm, along = samples.law.residual, samples.norm, samples.along(2)
-        return norm, mean(r**2 * along) / norm, samples.square(r, 1, 2) / norm, samples.squares_between() / norm
+        through_b = samples.square(r, 1, 2) + samples.form_of(samples.added * samples.spectrum.eigenvalue**3)
+        return norm, mean(r**2 * along) / norm, through_b / norm, samples.squares_between() / norm
 
     @property
     def linear(self) -> list[float]:
@@ -195,11 +196,11 @@ class _Terms:
         r, length = samples.law.residual, e * psi.third
         form: list[_Term] = [
             (0, 1.0, 0, []),
-            (1, k, 0, [(r, 1)]),
-            (1, k, 1, [(r, 0)]),
-            (1, length * c2, 0, [(r, 0)]),
-            (2, k**2, 0, [(r, 2), (r, 0)]),
-            (2, k * length * r0 * c3, 0, [(r, 0)]),
+            (1, k, 0, [(None, 1)]),
+            (1, k, 1, [(None, 0)]),
+            (1, length * c2, 0, [(None, 0)]),
+            (2, k**2, 0, [(None, 2), (None, 0)]),
+            (2, k * length * r0 * c3, 0, [(None, 0)]),
             (2, samples.ratio * c2 * (k * length + e**2 * psi.square_bend), 0, [(r**2, 0)]),
         ]
         return [term for term in form if term[1] != 0]
@@ -212,11 +213,13 @@ class _Terms:
         where y is ``alpha z_mu + y'`` with ``alpha = c2 + a k (r0 c3 + phi0 c2 r)``.
         """
         samples, psi, k, r0, e = self.samples, self.psi, self.k, self.residual, self.e
-        c2, c3, c4, c5 = (samples.spectrum.moment(power) for power in (2, 3, 4, 5))
+        c2, c3, c4 = (samples.spectrum.moment(power) for power in (2, 3, 4))
         r, mean, phi0 = samples.law.residual, samples.mean, samples.ratio
         m2, m4 = (mean(r**power) for power in (2, 4))
         alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
-        rest = [c3 - c2**2, 2 * k * r0 * (c4 - c2 * c3), k**2 * (r0**2 * (c5 - c3**2) + phi0 * m2 * c4)]
+        mean_b = samples.mean(r) + samples.added
+        square = float(samples.spectrum.share @ (mean_b**2 * samples.spectrum.eigenvalue**5)) - (r0 * c3) ** 2
+        rest = [c3 - c2**2, 2 * k * (samples.mean_of_b(4) - c2 * r0 * c3), k**2 * (square + phi0 * m2 * c4)]
         squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
         product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross
         found = [

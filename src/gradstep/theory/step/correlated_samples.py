@@ -13,7 +13,7 @@ where ``<c^k>`` is the mean over all directions and ``<c^k>_bt`` the mean with t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, reduce
 from typing import NamedTuple
@@ -119,12 +119,15 @@ class SpikeBeside(NamedTuple):
     ----------
     output, output_by_c : float
         Its parts along ``f / |f|`` and along C times it.
+    signal : ndarray, shape (classes,)
+        A factor of the latter in each class.
     random : float
         The multiple of ``C Z_perp^T r / n_step``, which is one for the gradient.
     """
 
     output: float
     output_by_c: float
+    signal: Array
     random: float
 
 
@@ -149,6 +152,9 @@ class CorrelatedSamples:
         teacher.
     beside : SpikeBeside or None
         What the spike has beside the teacher's part, if that is not what the gradient has.
+    by_output : ndarray, shape (classes,), or None
+        What the quadratic part of the network's own output adds to B in each class: equation (C19e). The gradient does
+        not know of it.
     """
 
     law: Residual
@@ -158,6 +164,7 @@ class CorrelatedSamples:
     turn: Turn | None = None
     own: OwnOutput | None = None
     beside: SpikeBeside | None = None
+    by_output: Array | None = None
 
     def up_to(self, largest: float) -> CorrelatedSamples:
         """Return the samples with larger residuals as large as this, and their products with what they depend on."""
@@ -182,8 +189,9 @@ class CorrelatedSamples:
         linear, beside = self.linear if self.turn is None else 1.0, self.beside
         if self.own is None:
             return np.array([0.0, linear, 1.0 if beside is None else beside.random])
-        output, by_c, random = beside or (0.0, self.own.linear, 1.0)
-        return np.array([0.0, output, linear, by_c, random])
+        if beside is None:
+            return np.array([0.0, 0.0, linear, self.own.linear, 1.0])
+        return np.array([0.0, beside.output, linear, beside.output_by_c, beside.random])
 
     @property
     def directions(self) -> tuple[Array, Array, Array]:
@@ -222,9 +230,35 @@ class CorrelatedSamples:
 
     @property
     def signals(self) -> list[Array]:
-        """Factors in each class of C times the `directions`: those of `turned`, of which f knows nothing."""
-        signal = self.turned.signal
-        return [signal] if self.own is None else [signal, np.ones_like(signal)]
+        """Factors in each class of C times the `directions`: those of `turned`, of which f knows nothing.
+
+        That of f has the spike's own part along it, where the spike has another one than the gradient.
+        """
+        return [self.turned.signal] if self.own is None else [self.turned.signal, self.output_signal]
+
+    @property
+    def output_signal(self) -> Array:
+        """The factor in each class of C times f."""
+        return np.ones_like(self.spectrum.eigenvalue) if self.beside is None else self.beside.signal
+
+    @property
+    def added(self) -> Array:
+        """What the own output adds to B in each class: nothing or `by_output`."""
+        return np.zeros_like(self.spectrum.eigenvalue) if self.by_output is None else self.by_output
+
+    @property
+    def without_output(self) -> CorrelatedSamples:
+        """The samples without what the own output adds to B."""
+        return replace(self, by_output=None)
+
+    def mean_of_b(self, power: int) -> float:
+        """Return ``<c^k B>``, the mean over all directions with that of the samples' matrix B in each class."""
+        mean = self.mean(self.law.residual) * self.spectrum.moment(power)
+        return (
+            mean
+            if self.by_output is None
+            else mean + float(self.spectrum.share @ (self.by_output * self.spectrum.eigenvalue**power))
+        )
 
     @property
     def made(self) -> Array:
@@ -268,9 +302,22 @@ class CorrelatedSamples:
 
     def form(self, power: int) -> float:
         """Return ``g.C^k.g``."""
-        noise = self.ratio * self.law.square * self.spectrum.moment(power)
-        own = self.own.linear**2 * self.spectrum.moment(power + 1) if self.own else 0.0
-        return self.linear**2 * self.spectrum.teacher_moment(power) + noise + own
+        return self.form_of(self.spectrum.eigenvalue**power)
+
+    def form_of(self, values: Array) -> float:
+        """Return the same with a function of C in place of its power, given by its values."""
+        own = self.own.linear**2 if self.own else 0.0
+        return self._form(self.linear**2, self.law.square, own, values)
+
+    def _form(self, by_teacher: float, by_samples: float, by_output: float, values: Array) -> float:
+        """Return a function of C between two sums over samples, from the products of their parts."""
+        known = self.spectrum
+        noise = self.ratio * by_samples * float(known.share @ values)
+        return (
+            by_teacher * float(known.teacher @ values)
+            + noise
+            + by_output * float(known.share @ (known.eigenvalue * values))
+        )
 
     @property
     def relative_variance_of_square(self) -> float:
@@ -298,7 +345,7 @@ class CorrelatedSamples:
         if self.own is None:
             return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, last]])
         found = np.zeros((5, 5))
-        first, second, third = (known.share @ (values * c**power) for power in (1, 2, 3))
+        first, second, third = (known.share @ (values * c * (self.output_signal * c) ** k) for k in (0, 1, 2))
         found[:4:2, :4:2] = [[one, two], [two, three]]
         found[1:4:2, 1:4:2] = [[first, second], [second, third]]
         found[-1, -1] = last
@@ -337,28 +384,38 @@ class CorrelatedSamples:
 
         Docs, "Correlated inputs", equation (C19b).
         """
-        by_teacher = self.linear * self.spectrum.teacher_moment(power) * self.law.projection
-        along = np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)
+        return self.along_of(self.spectrum.eigenvalue**power)
+
+    def along_of(self, values: Array) -> Array:
+        """Return the same for a function of C in place of its power, given by its values."""
+        known = self.spectrum
+        by_teacher = self.linear * float(known.teacher @ values) * self.law.projection
+        along = np.asarray(by_teacher + self.ratio * float(known.share @ values) * self.law.residual)
         if self.own is not None:
-            along += self.own.linear * self.spectrum.moment(power + 1) * self.own.mean
+            along += self.own.linear * float(known.share @ (known.eigenvalue * values)) * self.own.mean
         return along
 
     def spread(self, one: int, other: int) -> float:
         """Return the covariance of ``<z, C^k g>`` and ``<z, C^l g>`` at a node."""
-        known = self.spectrum.teacher_moment
-        by_teacher = self.linear**2 * (known(one + other) - known(one) * known(other))
-        by_output = self.own.linear**2 * self._spread_of_output(one, other) if self.own else 0.0
-        return by_teacher + self.ratio * self.law.square * self.spectrum.moment(one + other) + by_output
+        return self._spread(self.spectrum.eigenvalue**one, self.spectrum.eigenvalue**other)
 
-    def _spread_of_output(self, one: int, other: int) -> float:
-        """Return the covariance at a node of a sample's projections on ``C^k f`` and ``C^l f``, over ``|f|^2``."""
-        assert self.own is not None
-        moment = self.spectrum.moment
-        return moment(one + other + 1) - (1 - self.own.variance) * moment(one + 1) * moment(other + 1)
+    def _spread(self, one: Array, other: Array) -> float:
+        """Return the covariance at a node of a sample's projections on two functions of C times g."""
+        known = self.spectrum
+        found = self.form_of(one * other) - self.linear**2 * float(known.teacher @ one) * float(known.teacher @ other)
+        if self.own is not None:
+            seen = float(known.share @ (known.eigenvalue * one)) * float(known.share @ (known.eigenvalue * other))
+            found -= (1 - self.own.variance) * self.own.linear**2 * seen
+        return found
 
     def square(self, weight: Array, one: int = 2, other: int = 2) -> float:
         """Return ``E[weight <z, C^k g> <z, C^l g>]``."""
-        return self.mean(weight * (self.along(one) * self.along(other) + self.spread(one, other)))
+        c = self.spectrum.eigenvalue
+        return self.square_of(weight, c**one, c**other)
+
+    def square_of(self, weight: Array, one: Array, other: Array) -> float:
+        """Return the same for functions of C in place of its powers, given by their values."""
+        return self.mean(weight * (self.along_of(one) * self.along_of(other) + self._spread(one, other)))
 
     @cached_property
     def squares_to_teacher(self) -> float:
@@ -372,15 +429,18 @@ class CorrelatedSamples:
 
     def squares_form(self, power: int) -> float:
         """Return ``h.C^k.h`` with ``h = Z^T r^2 / n_step``."""
-        noise = self.ratio * self.mean(self.law.residual**4) * self.spectrum.moment(power)
-        own = self.squares_to_output**2 * self.spectrum.moment(power + 1)
-        return self.squares_to_teacher**2 * self.spectrum.teacher_moment(power) + noise + own
+        fourth = self.mean(self.law.residual**4)
+        values = self.spectrum.eigenvalue**power
+        return self._form(self.squares_to_teacher**2, fourth, self.squares_to_output**2, values)
 
     def crossed_form(self, power: int) -> float:
         """Return ``g.C^k.h``."""
-        noise = self.ratio * self.mean(self.law.residual**3) * self.spectrum.moment(power)
-        own = self.own.linear * self.squares_to_output * self.spectrum.moment(power + 1) if self.own else 0.0
-        return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise + own
+        return self.crossed_form_of(self.spectrum.eigenvalue**power)
+
+    def crossed_form_of(self, values: Array) -> float:
+        """Return the same with a function of C in place of its power, given by its values."""
+        third, own = self.mean(self.law.residual**3), self.own.linear if self.own else 0.0
+        return self._form(self.linear * self.squares_to_teacher, third, own * self.squares_to_output, values)
 
     def squares_between(self) -> float:
         """Return ``h.C.B.C^2.g``: what a sample has along ``C h`` and along ``C^2 g``, weighted by its residual."""
@@ -392,7 +452,8 @@ class CorrelatedSamples:
             made = made + self.squares_to_output * known.moment(2) * self.own.mean
             seen = self.own.linear * self.squares_to_output * known.moment(2) * known.moment(3)
             apart -= (1 - self.own.variance) * seen
-        return self.mean(r * made * along) + self.mean(r) * apart
+        by_output = self.crossed_form_of(self.added * known.eigenvalue**3)
+        return self.mean(r * made * along) + self.mean(r) * apart + by_output
 
     def stretched_form(self) -> float:
         """Return ``|C^1/2 B C^2 g|^2``.
@@ -410,6 +471,8 @@ class CorrelatedSamples:
             hidden = (1 - self.own.variance) * self.own.linear * known.moment(3)
             to_output = self.mean(r * self.own.mean * along) - r0 * hidden
             square += to_output**2 * known.moment(2) + 2 * r0 * to_output * self.own.linear * known.moment(4)
+        c, added = known.eigenvalue, self.added
+        square += 2 * self.square_of(r, c**2, added * c**3) + self.form_of(added**2 * c**5)
         return square + phi0 * self.square(r**2)
 
 
@@ -494,7 +557,7 @@ def _crossing_free(count: int) -> tuple[tuple[Blocks, Blocks], ...]:
     return tuple(found)
 
 
-def words_trace(samples: CorrelatedSamples, letters: list[Array], powers: list[int]) -> float:
+def words_trace(samples: CorrelatedSamples, letters: Sequence[Array | None], powers: list[int]) -> float:
     """Return ``(1/d) tr X_1 C^p1 X_2 C^p2 ...`` for matrices ``X = Z^T diag(weight) Z / n_step`` of the samples.
 
     The sum is over partitions without crossings: a block of matrices that share a sample has ``phi0^(k-1)`` times the
@@ -503,21 +566,50 @@ def words_trace(samples: CorrelatedSamples, letters: list[Array], powers: list[i
     Parameters
     ----------
     samples : CorrelatedSamples
-    letters : list of ndarray, shape (nodes,)
-        Weights of the samples at the nodes.
+    letters : sequence of ndarray, shape (nodes,), or None
+        Weights of the samples at the nodes. None stands for B, with the residuals as weights and with what the
+        network's own output adds to it.
     powers : list of int
         Power of C after each matrix.
     """
+    known = samples.spectrum
     if not letters:
-        return samples.spectrum.moment(sum(powers))
+        return known.moment(sum(powers))
+    if samples.by_output is not None:
+        return _with_output(samples, letters, [known.eigenvalue**power for power in powers])
+    weights = [samples.law.residual if letter is None else letter for letter in letters]
+    return _of_samples(samples, weights, lambda gap: known.moment(sum(powers[k] for k in gap)))
+
+
+def _with_output(samples: CorrelatedSamples, letters: Sequence[Array | None], between: list[Array]) -> float:
+    """Return a trace with functions of C between the matrices, given by their values."""
+    share = samples.spectrum.share
+    place = next((k for k, letter in enumerate(letters) if letter is None), None)
+    if place is None:
+        weights = [letter for letter in letters if letter is not None]
+        return _of_samples(samples, weights, lambda gap: float(share @ reduce(np.multiply, (between[k] for k in gap))))
+    before, after = letters[:place], letters[place + 1 :]
+    found = _with_output(samples, [*before, samples.law.residual, *after], between)
+    own = samples.added * between[place]
+    if not before and not after:
+        return found + float(share @ own)
+    # A trace is the same from whichever matrix it begins.
+    rest = [*between[place + 1 :], *between[:place]]
+    rest[-1] = rest[-1] * own
+    return found + _with_output(samples, [*after, *before], rest)
+
+
+def _of_samples(
+    samples: CorrelatedSamples, weights: Sequence[Array], mean: Callable[[tuple[int, ...]], float]
+) -> float:
+    """Return a trace with matrices of the samples alone, from the mean of what is between them over a block."""
 
     @cache
     def shared(block: tuple[int, ...]) -> float:
-        product = reduce(np.multiply, (letters[k] for k in block))
+        product = reduce(np.multiply, (weights[k] for k in block))
         return float(samples.ratio ** (len(block) - 1) * samples.mean(product))
 
-    moment = samples.spectrum.moment
     return sum(
-        math.prod(map(shared, blocks)) * math.prod(moment(sum(powers[k] for k in gap)) for gap in gaps)
-        for blocks, gaps in _crossing_free(len(letters))
+        math.prod(map(shared, blocks)) * math.prod(mean(gap) for gap in gaps)
+        for blocks, gaps in _crossing_free(len(weights))
     )

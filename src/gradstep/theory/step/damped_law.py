@@ -318,9 +318,17 @@ class DampedLaw(RowLaw[DampedPoints]):
     @cached_property
     def mean(self) -> float:
         """``(1/d) tr A``."""
-        samples, share, m = self.samples, self.samples.spectrum.share, self.samples.law.mean
+        if self.samples.plain.by_output is None or not self.root:
+            return self._mean
+        z = self._far
+        return float(-(self.transform(z)[0] * z**2).real.mean())
+
+    @property
+    def _mean(self) -> float:
+        """The same with what the own output adds in the mean over the classes."""
+        samples, share = self.samples, self.samples.spectrum.share
         own, pairs = samples.bulk_trace, float(share @ samples.pairs)
-        r, square = m(samples.law.residual), samples.law.square
+        r, square = samples.mean_residual, samples.law.square
         stretched = 2 * self.linear * r * float(share @ samples.stretch[0])
         return 1 + stretched + self.root**2 * (r**2 * pairs + samples.ratio * square * own) + self.strength * own
 
@@ -377,6 +385,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         if self.root:
             own, own_y, own_last = (weight[:, 0, k, None] for k in range(3))
             own = own - 1 / known.divisor
+            # What the own output adds to B is a sum of samples too, of which P takes its share.
+            own_y = own_y + self.root * known.damping / known.ridge * known.added
             to_own = rho + p * own_y
             by_first, by_y, by_last = to_own / own, own_y / own, own_last / own
             first, to_y, one = first - to_own * by_first, to_y - to_own * by_y, one - to_own * by_last
@@ -540,8 +550,9 @@ class DampedLaw(RowLaw[DampedPoints]):
     @property
     def product_means(self) -> Array:
         """The traces of C and ``q CBP`` themselves over d."""
-        mean = self.samples.law.mean(self.samples.law.residual)
-        return np.array([1.0, self.root * mean * float(self.samples.spectrum.share @ self.samples.stretch[0])])
+        samples = self.samples
+        mean_b = samples.law.mean(samples.law.residual) + samples.added
+        return np.array([1.0, self.root * float(samples.spectrum.share @ (mean_b * samples.stretch[0]))])
 
     def products_with_teacher(self, z: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent along bt, and C and ``q CBP`` times it, shape (points,) each.
@@ -577,7 +588,8 @@ class DampedLaw(RowLaw[DampedPoints]):
         samples, square = self.samples, self.samples.law.square
         squares = self.strength + self.root**2 * (1 + samples.ratio) * square
         largest = squares * samples.sampled_square / samples.bulk_trace
-        size = max(self.mean, float(samples.spectrum.eigenvalue.max()), largest)
+        stretched = 1 + abs(self.root) * np.abs(samples.added) * samples.made
+        size = max(self._mean, float((samples.spectrum.eigenvalue * stretched**2).max()), largest)
         # A sample far out in the tail of the residuals makes an eigenvalue of its own, about this large.
         tail = samples.ratio * samples.bulk_trace * float(np.square(samples.law.residual).max())
         tail *= self.strength / square + self.root**2 * samples.ratio * samples.spectrum.moment(2)

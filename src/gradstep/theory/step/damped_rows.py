@@ -123,18 +123,18 @@ class _Terms:
 
     @property
     def residual(self) -> float:
-        """``E r``."""
-        return self.samples.law.mean(self.samples.law.residual)
+        """``E r`` with what the own output adds to it in the mean over the classes."""
+        return self.samples.mean_residual
 
     @cached_property
-    def stretched(self) -> tuple[float, float, float, float]:
+    def stretched(self) -> tuple[float, float, float, float, float, float]:
         """Return coefficients of powers of k in ``L C L^T`` with ``L = 1 + k P B``.
 
-        The first two are those of ``k`` and ``k^2`` along v, the others those of ``k^3`` and ``k^4`` in the mean square
-        of its eigenvalues.
+        The first two are those of ``k`` and ``k^2`` along v, the others those of the powers one to four in the mean
+        square of its eigenvalues.
         """
         if self.odd:
-            return 0.0, 0.0, 0.0, 0.0
+            return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         samples, found = self.samples, list[tuple[float, float]]()
         frame, square = samples.frame(samples.alignment), samples.spectrum.moment(2)
         for sign in (1.0, -1.0):
@@ -142,9 +142,16 @@ class _Terms:
             found.append((float(law.average(frame)[0, 0]), law.second_moment))
         (plus, plus_square), (minus, minus_square) = found
         before = samples.form_along(samples.alignment)
-        once, twice = self.traces.linear_square
-        third, fourth = (plus_square - minus_square) / 2 - 2 * once, (plus_square + minus_square) / 2 - square - twice
-        return (plus - minus) / 2, (plus + minus) / 2 - before, third, fourth
+        odd, even = (plus_square - minus_square) / 2, (plus_square + minus_square) / 2 - square
+        if samples.plain.by_output is None:
+            once, twice = self.traces.linear_square
+            once = 2 * once
+        else:
+            # The first two powers from steps half as long.
+            half, minus_half = (DampedLaw(samples, 0.0, k, k).second_moment for k in (0.5, -0.5))
+            once = (8 * (half - minus_half) / 2 - odd) / 3
+            twice = (16 * ((half + minus_half) / 2 - square) - even) / 3
+        return (plus - minus) / 2, (plus + minus) / 2 - before, once, twice, odd - once, even - twice
 
     @cached_property
     def linear_norm(self) -> tuple[float, float, float]:
@@ -160,7 +167,17 @@ class _Terms:
         """``v.C.g``, ``v.C.h``, and both with ``BP`` after v."""
         r, norm = self.samples.law.residual, self.samples.norm
         (g_v, g_b_v), (h_v, h_b_v) = (self.traces.projected(weight) for weight in (r, r**2))
+        added, plain = self.samples.added * self._values(1, 2), self.samples.plain
+        g_b_v, h_b_v = g_b_v + plain.form_of(added), h_b_v + plain.crossed_form_of(added)
         return g_v / norm, h_v / norm, g_b_v / norm, h_b_v / norm
+
+    def _values(self, power: int, made: int) -> Array:
+        """Return a power of C times one of P in each class, of samples that the sample at hand is one of."""
+        return np.asarray(self.samples.spectrum.eigenvalue**power * self.samples.made**made)
+
+    def _added(self, power: int, made: int, times: int = 1) -> float:
+        """Return ``<c^k p^l D^m>``, with what the own output adds to B in each class as D."""
+        return float(self.samples.spectrum.share @ (self._values(power, made) * self.samples.added**times))
 
     @property
     def linear(self) -> Array:
@@ -190,21 +207,39 @@ class _Terms:
         samples, traces, law, k = self.samples, self.traces, self.samples.law, self.k
         r, square, weights = law.residual, samples.spectrum.moment(2), self._weights
         followed = r * samples.along / samples.norm
+        r0, phi0 = law.mean(r), samples.ratio
 
-        def with_stretch(x: Array) -> Array:
-            """Return ``tr L^T L C X C`` for a matrix X of samples with these weights."""
+        def with_stretch(x: Array, share: float = 0.0) -> Array:
+            """Return ``tr L^T L C X C`` for a matrix X of samples with these weights, and a share of what else B has.
+
+            In terms with what the own output adds to B, P stands for its mean in each class.
+            """
             if self.odd:
                 return np.array([square * law.mean(x), 0.0, 0.0])
-            return np.array([square * law.mean(x), 2 * k * traces.with_one(x), k**2 * traces.with_two(x)])
+            found = np.array([square * law.mean(x), traces.with_one(x), traces.with_two(x)])
+            if samples.plain.by_output is not None:
+                x0 = law.mean(x)
+                found[1] += x0 * self._added(2, 1)
+                crossed = r0 * x0 * self._added(2, 2) + phi0 * law.mean(r * x) * self._added(1, 2)
+                found[2] += 2 * crossed + x0 * self._added(2, 2, 2)
+                pairs = r0**2 * self._added(2, 2) + phi0 * law.square * traces.twice * self._added(2, 0)
+                pairs += 2 * r0 * self._added(2, 2, 2) + self._added(2, 2, 3)
+                one = r0 * self._added(2, 1) + self._added(2, 1, 2)
+                found += share * np.array([self._added(2, 0), one, pairs])
+            return np.asarray(found * [1.0, 2 * k, k**2])
 
-        once, twice = traces.linear_square if k else (0.0, 0.0)
-        quadratic = np.array([square, 2 * k * once, k**2 * twice, k**3 * self.stretched[2], k**4 * self.stretched[3]])
-        joint = with_stretch(followed)
+        def plain(x: Array, y: Array, of_x: float, of_y: float) -> float:
+            """Return ``tr XCYC`` for two such matrices."""
+            found = of_x * law.mean(y) + of_y * law.mean(x)
+            return traces.plain(x, y) + found * self._added(2, 0) + of_x * of_y * self._added(2, 0, 2)
+
+        quadratic = np.array([square, *(k**power * self.stretched[1 + power] for power in (1, 2, 3, 4))])
+        joint, shares = with_stretch(followed), self._shares
         for power in (1, 2):
-            quadratic[power : power + 3] += 2 * with_stretch(weights[power])
-            joint[power] += traces.plain(followed, weights[power])
+            quadratic[power : power + 3] += 2 * with_stretch(weights[power], shares[power])
+            joint[power] += plain(followed, weights[power], 0.0, shares[power])
             for other in (1, 2):
-                quadratic[power + other] += traces.plain(weights[power], weights[other])
+                quadratic[power + other] += plain(weights[power], weights[other], shares[power], shares[other])
         quadratic, joint = 2 * quadratic, self.spike * joint
         if sphere:
             mean_form = self._form_with(0)
@@ -217,21 +252,28 @@ class _Terms:
         """The weights of the samples in M, for powers 0 to 2 of the readout."""
         samples, traces, r = self.samples, self.traces, self.samples.law.residual
         length = 0.0 if self.odd else self.e * self.psi.third
-        weights = (
-            np.array([0.0, length * traces.once, length * self.k * self.residual * traces.with_others])[:, None] * r
-        )
+        weights = self._shares[:, None] * r
         bend = self.k * length + self.e**2 * self.psi.square_bend
         weights[2] += samples.ratio * traces.twice * bend * r**2
         return weights
 
+    @property
+    def _shares(self) -> Array:
+        """What these have of B, for powers 0 to 2 of the readout."""
+        traces, length = self.traces, 0.0 if self.odd else self.e * self.psi.third
+        return np.array([0.0, length * traces.once, length * self.k * self.residual * traces.with_others])
+
     def _form_with(self, power: int) -> Array:
         """Return ``(1/d) tr C^(1 + power) M``, a polynomial of the readout."""
-        samples, law, k, r0 = self.samples, self.samples.law, self.k, self.residual
+        samples, law, k = self.samples, self.samples.law, self.k
+        r0 = law.mean(law.residual)
         c, share = samples.spectrum.eigenvalue**power, samples.spectrum.share
         mean = float(share @ (c * samples.spectrum.eigenvalue))
-        once = float(share @ (c * samples.stretch[0]))
+        once = r0 * float(share @ (c * samples.stretch[0])) + self._added(1 + power, 1)
         pairs = r0**2 * float(share @ samples.pairs_with(c)) + samples.ratio * law.square * self.traces.twice * mean
-        return np.array([mean, 2 * k * r0 * once, k**2 * pairs]) + mean * (self._weights @ law.weight)
+        pairs += 2 * r0 * self._added(1 + power, 2) + self._added(1 + power, 2, 2)
+        by_weights = mean * (self._weights @ law.weight) + self._added(1 + power, 0) * self._shares
+        return np.array([mean, 2 * k * once, k**2 * pairs]) + by_weights
 
     def length_form(self, *, sphere: bool) -> Array:
         """Return half the covariance of ``|om_0|^2``, which a spike follows, and c, times d: a polynomial of a."""
@@ -253,8 +295,10 @@ class _Terms:
             other = traces.with_others
             alpha[1] = k * (r0 * other + phi0 * beta * r)
             shared, pairs = traces.around_others
-            rest[1] = 2 * k * r0 * (traces.thrice - traces.once * other)
-            rest[2] = k**2 * (r0**2 * (pairs - other**2) + phi0 * m2 * shared)
+            own = mean(r)
+            rest[1] = 2 * k * (own * traces.thrice + self._added(2, 2) - traces.once * r0 * other)
+            pairs = own**2 * pairs + 2 * own * self._added(3, 2) + self._added(3, 2, 2)
+            rest[2] = k**2 * (pairs - (r0 * other) ** 2 + phi0 * m2 * shared)
         squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
         product, cross = 4 * e**2 * psi.product, 0.0 if self.odd else 4 * e**3 * phi0 * beta * psi.cross
         variance = np.array(

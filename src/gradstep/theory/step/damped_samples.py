@@ -186,6 +186,22 @@ class DampedSamples:
         return whole.few(), whole
 
     @property
+    def added(self) -> Array:
+        """What the own output adds to B in each class."""
+        return self.plain.added
+
+    @property
+    def without_output(self) -> DampedSamples:
+        """The samples without what the own output adds to B."""
+        return replace(self, plain=self.plain.without_output)
+
+    @property
+    def mean_residual(self) -> float:
+        """``E r`` with what the own output adds to it, where it is needed in the mean over the classes only."""
+        weight = self.spectrum.share * self.stretch[1]
+        return self.law.mean(self.law.residual) + float(weight @ self.added) / float(weight.sum())
+
+    @property
     def ratio(self) -> float:
         """``phi0 = d / n_step``."""
         return self.plain.ratio

@@ -24,6 +24,7 @@ This project; the derivation is on the page "Uniform equivalent" of the docs, in
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -337,7 +338,7 @@ def damped_norm_vector(
 
 
 def row_fluctuations(
-    activation: ScalarFunction, samples: StepSamples, e: float, phi0: float, *, sphere: bool
+    activation: ScalarFunction, samples: StepSamples, e: float, phi0: float, *, sphere: bool, by_output: float = 0.0
 ) -> RowFluctuations:
     """Return the fluctuations of rows after the step.
 
@@ -352,6 +353,8 @@ def row_fluctuations(
         ``eta / sqrt(N)`` and ``d / n_step``.
     sphere : bool
         Whether initial rows have length one; otherwise they are Gaussian.
+    by_output : float, optional
+        What the quadratic part of the network's own output adds to B, a multiple of the identity.
 
     Returns
     -------
@@ -363,7 +366,7 @@ def row_fluctuations(
     ``1/d``.
     """
     psi = derivative_moments(activation)
-    terms = _Terms(samples, psi, e, phi0)
+    terms = _Terms(samples, psi, e, phi0, by_output)
     joint, norm_variance, mean_form = terms.quadratic(sphere=sphere)
     joint_higher, higher = terms.higher
     norm_variance[2:] += higher
@@ -372,7 +375,7 @@ def row_fluctuations(
     rest = e**2 * phi0 * samples.powers[0] * psi.square * samples.gain
     following = terms.spike * samples.norm
     return RowFluctuations(
-        projection_variance=(1.0, 2 * terms.k * samples.form_along, terms.k**2 * samples.form_square + rest),
+        projection_variance=(1.0, 2 * terms.k * terms.form_along, terms.k**2 * terms.form_square + rest),
         spike_variance=0.0 if sphere else following**2 / 2,
         norm_slope=terms.slope,
         covariance=tuple((terms.linear + joint + joint_higher).tolist()),
@@ -381,7 +384,7 @@ def row_fluctuations(
         spike_covariance=(0.0, 0.0, 0.0) if sphere else tuple((following * mean_form).tolist()),
         linear_norm=terms.linear_norm,
         sample_length=phi0,
-        norm_vector=norm_vector(psi, e, phi0, float(samples.by_residual.moments[1])),
+        norm_vector=norm_vector(psi, e, phi0, terms.traces[0]),
     )
 
 
@@ -395,7 +398,7 @@ class _Terms:
     ----------
     samples : StepSamples
     psi : DerivativeMoments
-    e, phi0 : float
+    e, phi0, by_output : float
         As in `row_fluctuations`.
     """
 
@@ -403,6 +406,7 @@ class _Terms:
     psi: DerivativeMoments
     e: float
     phi0: float
+    by_output: float
 
     @property
     def k(self) -> float:
@@ -422,7 +426,21 @@ class _Terms:
     @property
     def traces(self) -> list[float]:
         """``tr B^j / d``, from power one."""
-        return [float(moment) for moment in self.samples.by_residual.moments[1:]]
+        moments, added = [float(moment) for moment in self.samples.by_residual.moments], self.by_output
+        return [
+            sum(math.comb(power, k) * added ** (power - k) * moments[k] for k in range(power + 1))
+            for power in range(1, len(moments))
+        ]
+
+    @property
+    def form_along(self) -> float:
+        """``v.B.v``."""
+        return self.samples.form_along + self.by_output
+
+    @property
+    def form_square(self) -> float:
+        """``v.B^2.v``."""
+        return self.samples.form_square + 2 * self.by_output * self.samples.form_along + self.by_output**2
 
     @cached_property
     def linear_norm(self) -> tuple[float, float, float]:
@@ -445,8 +463,9 @@ class _Terms:
     def linear(self) -> Array:
         """The covariance of the parts of degree one: ``<w0, L v>`` in p and ``<w0, l>`` in c."""
         samples, (first, second), slope = self.samples, self._along_spike, self.slope
-        last = second * samples.form_along + self.linear_norm[2] * samples.form_with_squares
-        return np.array([slope[0], slope[1] + self.k * first * samples.form_along, self.k * last])
+        with_squares = samples.form_with_squares + self.by_output * samples.squares_along
+        last = second * self.form_along + self.linear_norm[2] * with_squares
+        return np.array([slope[0], slope[1] + self.k * first * self.form_along, self.k * last])
 
     @property
     def linear_off_spike(self) -> float:

@@ -50,6 +50,10 @@ _INFLUENCE = (0.02, 2.0)
 LEAST_RATIO = 1e-9
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
 _TYPED = 1e-6
+#: The spectrum of isotropic inputs.
+_ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
+#: Largest moment of an activation's derivative that is rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ class StepStatistics:
         What the network's own output adds to that factor, of order ``N**-1/2`` if it is of order one, and of order
         ``1/N`` otherwise: coefficients of ``a``, from the part of the output that follows the length of an input as the
         row's own feature does, and of ``a^2``, from the row's own feature in the output. What the linear part of that
-        feature stretches is in `own_norm`.
+        feature stretches is in `own_norm`. On correlated inputs and of a damped step the first is zero: what it stands
+        for differs between the classes of directions, and is a part of `class_drift`.
     own_norm : tuple of float
         What the network's own output adds to a row's squared norm, because every row has a mean component along the
         gradient before the step: coefficients of ``a^2`` and ``a^3``.
@@ -237,15 +242,18 @@ class StepStatistics:
 
     def stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
         """Return the whole factor of the rest of an initial row, from a readout and its square as in `own_stretch`."""
-        return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
+        return np.asarray(self.own_stretch(a, a_square) + self._drift * np.asarray(a))
 
     def stretch_square(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean squared norm of a stretched initial row, from a readout and its square or their means."""
         if self.correlated is None:
             return np.asarray(self.stretch(a, a_square) ** 2)
-        (first, _), pairs, share = self.correlated.stretch, self.correlated.pairs, self.correlated.spectrum.share
-        own, once, twice = self.own_stretch(a, a_square), float(share @ first), float(share @ pairs)
-        return np.asarray(own**2 + 2 * self.drift * once * a * own + self.drift**2 * twice * a_square)
+        (first, second), pairs, share = self.correlated.stretch, self.correlated.pairs, self.correlated.spectrum.share
+        own, drift = self.own_stretch(a, a_square), self.class_drift
+        once = float(share @ (drift * first))
+        # Of a damped step the pairs are known in the mean over the classes.
+        twice = self.drift**2 * float(share @ pairs) + float(share @ ((drift**2 - self.drift**2) * second))
+        return np.asarray(own**2 + 2 * once * a * own + twice * a_square)
 
     def mean_variance(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return ``d`` times a row's variance in the mean direction, from a readout and its square or their means."""
@@ -254,7 +262,24 @@ class StepStatistics:
     @property
     def whole_drift(self) -> float:
         """The coefficient of the readout in `stretch`."""
-        return self.drift + self.own_drift[0]
+        return self._drift + self.own_drift[0]
+
+    @property
+    def _drift(self) -> float:
+        """``q``, with the mean over a row's directions of what the own output adds to it in each class."""
+        samples = self.correlated
+        if samples is None:
+            return self.drift
+        return self.drift + self.curvature * float(samples.spectrum.share @ (samples.added * samples.stretch[0]))
+
+    @property
+    def class_drift(self) -> NDArray[np.float64]:
+        """``q`` in each class of directions of correlated inputs, where rows are multiplied by ``1 + a q C``.
+
+        Docs, "Correlated inputs", equation (C19e).
+        """
+        assert self.correlated is not None
+        return np.asarray(self.drift + self.curvature * self.correlated.added)
 
     @property
     def whole_gradient(self) -> float:
@@ -372,7 +397,8 @@ def step_statistics(
     gaussian = output.variance if classes else noise_variance
     samples = step_samples(problem.link, output.mean, gaussian, phi0, own, classes=classes)
     curvature = e * derivative_slope(problem.activation)
-    fluctuations = rows_after_a_step(problem, samples, e)
+    by_output = _quadratic_output(problem, _ALIKE, d, width) if own_output else None
+    fluctuations = rows_after_a_step(problem, samples, e, 0.0 if by_output is None else float(by_output[0]))
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
         own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations)
@@ -406,8 +432,7 @@ def _correlated_statistics(
 
     Docs, "Correlated inputs", equations (C1), (C2) and (C11).
     """
-    inputs, one = problem.inputs, np.ones(1)
-    spectrum = Spectrum(one, one, one)
+    inputs, spectrum = problem.inputs, _ALIKE
     if inputs is not None:
         spectrum = Spectrum.of(inputs if problem.is_limit else inputs.at_dimension(int(d)))
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
@@ -419,7 +444,8 @@ def _correlated_statistics(
     # Few nodes of a small noise are known to be enough in isotropic inputs only.
     law, noise = residual_nodes(link, output.mean, gaussian, noise_nodes(1.0, ratio), classes=classes)
     own = None if problem.output_scale == "1/N" else _own_output(problem, output, noise, gaussian)
-    plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum, own=own)
+    by_output = _quadratic_output(problem, spectrum, d, width)
+    plain = CorrelatedSamples(law, ratio, moments(link).linear, spectrum, own=own, by_output=by_output)
     if typical:
         plain = plain.up_to(largest_residual(link, output.mean, noise_variance, n_step))
         law = plain.law
@@ -446,9 +472,7 @@ def _correlated_statistics(
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
     fluctuations = rows_after_a_step(problem, samples, e)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
-    if inputs is None and not problem.is_damped:
-        own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations)
-    elif problem.output_scale != "1/N":
+    if problem.output_scale != "1/N" or (inputs is None and not problem.is_damped):
         own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations, samples)
     return replace(
         limits,
@@ -482,7 +506,7 @@ def _own_output(
 
 
 def rows_after_a_step(
-    problem: Problem, samples: StepSamples | CorrelatedSamples | DampedSamples, e: float
+    problem: Problem, samples: StepSamples | CorrelatedSamples | DampedSamples, e: float, by_output: float = 0.0
 ) -> RowFluctuations:
     """Return the fluctuations of the rows after a step.
 
@@ -494,6 +518,8 @@ def rows_after_a_step(
         Law of a sample of the step.
     e : float
         ``eta / sqrt(N)``.
+    by_output : float, optional
+        What the network's own output adds to B on isotropic inputs; other samples know it.
 
     Returns
     -------
@@ -501,7 +527,7 @@ def rows_after_a_step(
     """
     activation, sphere = problem.activation, problem.initial_weights == "sphere"
     if isinstance(samples, StepSamples):
-        return row_fluctuations(activation, samples, e, samples.ratio, sphere=sphere)
+        return row_fluctuations(activation, samples, e, samples.ratio, sphere=sphere, by_output=by_output)
     if isinstance(samples, DampedSamples):
         return damped_fluctuations(activation, samples, e, sphere=sphere)
     return correlated_fluctuations(activation, samples, e, sphere=sphere)
@@ -544,6 +570,26 @@ def _initial_output(
     return _InitialOutput(mean, variance, linear)
 
 
+def _quadratic_output(problem: Problem, spectrum: Spectrum, d: float, width: float) -> NDArray[np.float64] | None:
+    """Return what the quadratic part of the network's own output adds to B in each class of directions, if anything.
+
+    Docs, "Correlated inputs", equation (C19e).
+    """
+    alike, stretched = _alike(problem, d, width), derivative_slope(problem.activation)
+    if alike == 0 or abs(stretched) < _ROUNDING:
+        return None
+    by_length, _, _ = own_output_slopes(problem.activation)
+    # By partial integration: what is along C times a row, and what is along the row.
+    rest = (by_length - math.sqrt(2) * stretched) / stretched
+    return -alike * (math.sqrt(2) * spectrum.eigenvalue + rest * spectrum.moment(2))
+
+
+def _alike(problem: Problem, d: float, width: float) -> float:
+    """Return the factor of what an input's length does to the network's output, which all neurons have in common."""
+    term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
+    return term * width / d * problem.readout.mean * moments(problem.activation).quadratic
+
+
 def _own_output_terms(
     problem: Problem,
     d: float,
@@ -555,30 +601,18 @@ def _own_output_terms(
     """Return `own_drift` and `own_norm` of `StepStatistics`.
 
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
-    in common of an input's length, where of the readouts only the mean is left.
+    in common of an input's length, where of the readouts only the mean is left. The latter is a part of B on correlated
+    inputs and of a damped step (`_quadratic_output`).
 
     Docs, "Uniform equivalent", equations (E14) and (E14a). Docs, "Correlated inputs", equation (C19d).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
-    alike = term * width / d * problem.readout.mean * activation.quadratic
     by_length, own, squares = own_output_slopes(problem.activation)
+    in_proportion = -e * _alike(problem, d, width) * by_length
     if known is not None:
-        by_length, own = _in_mean_of_row(problem, by_length, own, known)
+        in_proportion, own = 0.0, own * float(known.spectrum.share @ known.stretch[0])
     one, two, _ = fluctuations.linear_norm
     by_square = 2 * e**2 * fluctuations.sample_length * residual_mean * squares
     norm = -term * activation.linear * one, -term * (activation.linear * two + by_square)
-    return (-e * alike * by_length, -e * term * own), norm
-
-
-def _in_mean_of_row(
-    problem: Problem, by_length: float, own: float, known: CorrelatedSamples | DampedSamples
-) -> tuple[float, float]:
-    """Return the slopes of `own_output_slopes` in the mean over the directions of a row, times what the step makes.
-
-    Docs, "Correlated inputs", equation (C19d).
-    """
-    share, c, (made, _) = known.spectrum.share, known.spectrum.eigenvalue, known.stretch
-    once, twice = float(share @ made), float(share @ (c * made))
-    slope = math.sqrt(2) * derivative_slope(problem.activation)
-    return slope * twice + (by_length - slope) * known.spectrum.moment(2) * once, own * once
+    return (in_proportion, -e * term * own), norm

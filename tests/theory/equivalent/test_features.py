@@ -77,12 +77,12 @@ def test_neurons_that_share_the_spike_mix_it_with_the_length():
         activation="H1 + 0.2*H2", teacher="x", d=200, width=400, n_step=400, n=400, eta=2.0, ridge=40.0, noise=0.1,
         readout="constant",
     )  # fmt: skip
-    networks = gs.simulate(problem, seeds=40)
+    networks = gs.simulate(problem, seeds=60)
     # The same step as a number, and as one that grows with the width.
     for eta in (2.0, gs.Step(0.1, 0.5)):
         theory = gs.predict(problem.replace(eta=eta))
         for name in ("test_error", "train_error"):
-            error = np.std(networks[name], ddof=1) / math.sqrt(40)
+            error = np.std(networks[name], ddof=1) / math.sqrt(60)
             # Without the length theory is four or more of these too low.
             assert abs(np.mean(networks[name]) - getattr(theory, name)) < 3.5 * error
             assert error < 0.025 * getattr(theory, name)

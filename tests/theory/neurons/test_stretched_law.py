@@ -149,7 +149,7 @@ def test_drawn_matrices(added):
 )
 def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs, added):
     # Readouts of -1 and 2: their mean is .5 and their mean square 2.5.
-    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 24, 0.5, 2.5
+    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 40, 0.5, 2.5
     teacher = "sin(x)+0.3*(x**2-1)"
     link, root = scalar_function(teacher), k * second**0.5
     samples = law_of(teacher, Spectrum.of(inputs), d / count, 0.0, 0.0, added).samples

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
 from gradstep.theory.equivalent.tables import sizes_of
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.correlated_samples import ISOTROPIC, CorrelatedSamples
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import LEAST_RATIO, step_statistics
 from gradstep.theory.step.weighted_samples import residual_law
@@ -77,8 +75,7 @@ def damped_direction(problem: Problem) -> DampedDirection:
         step = step_statistics(problem, d, width, n_step)
         return DampedDirection(step.alignment, step.gradient_norm, step.gain * step.gradient_norm)
     plain = step_statistics(problem.replace(damping=math.inf), d, width, n_step)
-    one = np.ones(1)
-    known = plain.correlated.spectrum if plain.correlated else Spectrum(one, one, one)
+    known = plain.correlated.spectrum if plain.correlated else ISOTROPIC
     link = link_of(problem.teacher)
     law = residual_law(link, plain.residual_offset, plain.residual_noise)
     undamped = CorrelatedSamples(law, max(d / n_step, LEAST_RATIO), moments(link).linear, known)

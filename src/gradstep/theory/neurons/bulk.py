@@ -48,7 +48,7 @@ from gradstep.theory.neurons.row_rules import (
     vectors_rule,
 )
 from gradstep.theory.neurons.stretched_law import StretchedLaw
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.correlated_samples import ISOTROPIC, CorrelatedSamples
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
@@ -90,9 +90,6 @@ _ALIKE_POINTS = 8
 
 #: Share of a vector that is none.
 _NO_SHARE = 1e-6
-
-#: Inputs of one eigenvalue, which all laws share.
-_ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -469,12 +466,10 @@ def _in_mean(
     """
     law, by_output = samples.law, None
     if step.curvature != 0:
-        # What the own output adds to all rows in proportion to their readouts is a part of the samples' matrix.
-        by_output, step = (
-            step.own_drift[0] / step.curvature * _ALIKE.share,
-            replace(step, own_drift=(0.0, step.own_drift[1])),
-        )
-    alike = CorrelatedSamples(samples.law, samples.ratio, samples.linear, _ALIKE, by_output=by_output)
+        # The own output stretches all rows in proportion to their readouts, as B does: here it is a part of B.
+        in_proportion, by_row = step.own_drift
+        by_output, step = np.array([in_proportion / step.curvature]), replace(step, own_drift=(0.0, by_row))
+    alike = CorrelatedSamples(samples.law, samples.ratio, samples.linear, ISOTROPIC, by_output=by_output)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
     mean = mean_law(alike, step, readout, *output)
     assert isinstance(mean, StretchedLaw)

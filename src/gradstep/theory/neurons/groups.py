@@ -409,11 +409,8 @@ def _initial(step: StepStatistics, a: Array, a_square: Array) -> tuple[Array, Ar
         # Classes of directions are stretched unequally, and so is what the step takes of them: a pair of vectors with
         # the mean over the classes of what is missing.
         share, (one, two) = step.correlated.spectrum.share, step.correlated.stretch
-        once, root, stretched = (
-            float(share @ one),
-            math.sqrt(float(share @ two)),
-            float(share @ (step.class_drift * two)),
-        )
+        once, root = float(share @ one), math.sqrt(float(share @ two))
+        stretched = float(share @ (step.class_drift * two))
         initial = (once * step.own_stretch(a, a_square) + stretched * a) / (root * np.sqrt(variance))
         return initial, step.taken * root / np.sqrt(variance)
     # After a damped step this square is a sum of moments of samples, and may be just below zero where it vanishes.

@@ -62,7 +62,7 @@ def groups_in_plane(
     """
     bulk = replace(bulk, special_profile=np.maximum(bulk.special_profile, _LEAST))
     second = unit_vector(direction - bulk.spike * float(bulk.spike @ direction))
-    # Of two opposite directions, that with a positive overlap with the teacher.
+    # The sign is chosen so that the overlap with the teacher is positive.
     second = math.copysign(1.0, float(second @ bulk.teacher)) * second
     with_rest = bulk.covariance_given_known @ second
     variance = np.maximum(with_rest @ second, NOTHING)

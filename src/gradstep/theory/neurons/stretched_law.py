@@ -187,9 +187,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def mean(self) -> float:
         """``(1/d) tr A``."""
         known, samples, c2 = self.samples.spectrum, self.samples, self.samples.spectrum.moment(2)
-        mean_b = samples.mean(samples.law.residual) + samples.added
-        square = float(known.share @ (mean_b**2 * known.eigenvalue**3)) + samples.ratio * samples.law.square * c2
-        return float(1 + 2 * self.linear * samples.mean_of_b(2) + self.root**2 * square + self.strength * c2)
+        square = (
+            float(known.share @ (samples.mean_b**2 * known.eigenvalue**3)) + samples.ratio * samples.law.square * c2
+        )
+        return float(1 + 2 * self.linear * samples.moment_of_b(2) + self.root**2 * square + self.strength * c2)
 
     def _solve(self, z: Complex) -> StretchedPoints:
         """Solve the equation of ``M`` at points in the upper half-plane.
@@ -259,7 +260,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def _inverse(self, z: Complex, weight: NDArray[Any]) -> Complex:
         """Return ``G(c)``, shape (points, classes, 2, 2)."""
         c, (own, _) = self.samples.spectrum.eigenvalue, self._own
-        # What the own output adds to B is the same for all samples.
+        # `by_output` is no sum over samples: it stands beside Y, with the matrix that a sample has for each unit of r.
         whole_first, whole_across = (
             weight[:, 0, column, None] + own[:, 0, column, None] * self.samples.added for column in range(2)
         )
@@ -304,7 +305,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     @property
     def product_means(self) -> Array:
         """The traces of C and ``q CBC`` themselves over d."""
-        return np.array([1.0, self.root * self.samples.mean_of_b(2)])
+        return np.array([1.0, self.root * self.samples.moment_of_b(2)])
 
     @property
     def _directions(self) -> tuple[Array, Array, Array]:
@@ -456,9 +457,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         (x, hidden, part), known, law = self._directions, self.samples.spectrum, self.samples.law
         r, phi0, mean = law.residual, self.samples.ratio, law.mean(law.residual)
         signal, noise = self._signals, self.samples.turned.noise
-        one, two = (part @ known.eigenvalue**power for power in (1, 2))
-        turned, last_turned = ((part * signal) @ known.eigenvalue**power for power in (2, 3))
-        second, third = (float(known.share @ (noise * known.eigenvalue**power)) for power in (2, 3))
+        c, mean_b = known.eigenvalue, self.samples.mean_b
+        one, two = part @ c, part @ (c**2 * mean_b)
+        turned, last_turned = ((part * signal) @ values for values in (c**2, c**3 * mean_b))
+        second, third = (float(known.share @ (noise * values)) for values in (c**2, c**3 * mean_b))
         found = np.empty((2 * len(x) + 1, 5))
         for column, power in zip((0, 2, 4), powers, strict=True):
             vector = x @ (law.weight * power)
@@ -468,17 +470,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             vector = x @ (law.weight * power)
             along = (one * vector) @ x + phi0 * power
             taken = x @ (law.weight * r * along) + mean * (np.diag(hidden) - 1) * one * vector
-            last = phi0 * (second * law.mean(r**2 * along) + mean * third * law.mean(r * power))
-            by_signal = turned * taken + mean * last_turned * vector
-            found[:, column] = [*(one * taken + mean * two * vector), *by_signal, last]
-            # What the own output adds to B.
-            own = self.samples.added * known.eigenvalue
-            by_output = phi0 * float(known.share @ (noise * own * known.eigenvalue**2)) * law.mean(r * power)
-            found[:, column] += [
-                *(part @ (own * known.eigenvalue) * vector),
-                *((part * signal) @ (own * known.eigenvalue**2) * vector),
-                by_output,
-            ]
+            last = phi0 * (second * law.mean(r**2 * along) + third * law.mean(r * power))
+            by_signal = turned * taken + last_turned * vector
+            found[:, column] = [*(one * taken + two * vector), *by_signal, last]
         if self.forms is None:
             return found
         u, between = law.projection, self.forms.between
@@ -640,31 +634,24 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             own, turned = part @ values, (part * signal) @ (c * values)
             return np.concatenate([np.diag(own), np.diag(turned), np.zeros((1, count))])
 
-        def projections(values: Array) -> Array:
-            """Return the means of a sample's projections on a function of C times the vectors, given its residual."""
-            found = to_directions(values) @ x
-            found[-1] = phi0 * float(known.share @ (c * values * noise)) * r
-            return np.asarray(found)
+        # Projections of a sample on C times the vectors, given its residual, and their covariance there.
+        turn = to_directions(c)
+        along = turn @ x
+        along[-1] = phi0 * float(known.share @ (c**2 * noise)) * r
+        spread = among(c**2) + turn @ (hidden - np.eye(count)) @ turn.T
 
-        # Projections of a sample on C times the vectors, and their covariance with those on another function of C.
-        turn, along = to_directions(c), projections(c)
+        def sampled(weight: Array) -> Array:
+            return np.asarray((law.weight * weight * along) @ along.T + law.mean(weight) * spread)
 
-        def sampled(weight: Array, values: Array = c) -> Array:
-            spread = among(c * values) + turn @ (hidden - np.eye(count)) @ to_directions(values).T
-            return np.asarray((law.weight * weight * along) @ projections(values).T + law.mean(weight) * spread)
-
-        # B C x is along the directions, along C x by the mean of r, and a sum over samples that are independent else.
-        mean = law.mean(r)
-        parts = along @ (law.weight * r * x).T + mean * turn @ (hidden - np.eye(count))
-        crossed = mean * parts @ to_directions(c**2).T
-        crossed[:, -1] += mean * phi0 * float(known.share @ (c**3 * noise)) * (along @ (law.weight * r**2))
-        twice = parts @ np.diag(part @ c) @ parts.T + mean**2 * among(c**3) + crossed + crossed.T
+        # B C x is along the directions, along C x by the mean of B in each class, and a sum over samples that are
+        # independent else.
+        mean_b = self.samples.mean_b
+        parts = along @ (law.weight * r * x).T + law.mean(r) * turn @ (hidden - np.eye(count))
+        crossed = parts @ to_directions(mean_b * c**2).T
+        crossed[:, -1] += phi0 * float(known.share @ (mean_b * c**3 * noise)) * (along @ (law.weight * r**2))
+        twice = parts @ np.diag(part @ c) @ parts.T + among(mean_b**2 * c**3) + crossed + crossed.T
         twice = twice + phi0 * sampled(r**2)
-        by_c, by_samples, added = among(c), sampled(r), self.samples.added
-        if self.samples.by_output is not None:
-            through = sampled(r, added * c**2)
-            twice = twice + through + through.T + among(added**2 * c**3)
-            by_samples = by_samples + among(added * c**2)
+        by_c, by_samples = among(c), sampled(r) + among(self.samples.added * c**2)
         by_squares = sampled(law.relative_squares)
         if self.forms is not None:
             changes = self._drawn_averages(self.forms)

@@ -50,7 +50,7 @@ from gradstep.theory.spectra.stieltjes import (
     start,
 )
 from gradstep.theory.spectra.weight_equations import WeightEquations
-from gradstep.theory.step.correlated_samples import Spectrum
+from gradstep.theory.step.correlated_samples import ISOTROPIC
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import derivative_slope
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
@@ -168,7 +168,7 @@ def _before(aspect: float) -> Law:
     """Return the law before the step, that of Marchenko and Pastur."""
     one = np.ones(1)
     nodes = SampleNodes(one, one[None], one, one, one, one)
-    return find_law(WeightEquations(one, np.ones((2, 1)), nodes, Spectrum(one, one, one), aspect, 0.0, 0.0, 0.0))
+    return find_law(WeightEquations(one, np.ones((2, 1)), nodes, ISOTROPIC, aspect, 0.0, 0.0, 0.0))
 
 
 def _readout(problem: Problem) -> tuple[Array, Array]:
@@ -205,7 +205,7 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
     if rows == "isotropic":
         ratio, spike = 0.0, spike.apart
         nodes = _apart(nodes, len(spike.part))
-    bulk, one = step.bulk / (1.0 if known is None else known.bulk_trace), np.ones(1)
+    bulk = step.bulk / (1.0 if known is None else known.bulk_trace)
     share = _linear_share(problem)
     linear = step.curvature if share > 0 else 0.0
     weight, readout = _readout(problem)
@@ -213,7 +213,7 @@ def _layer(problem: Problem, step: StepStatistics, rows: RowLaw) -> tuple[Weight
         weight,
         readout ** (np.arange(3) if linear else np.array([0, 2]))[:, None],
         nodes,
-        Spectrum(one, one, one) if known is None else known.spectrum,
+        ISOTROPIC if known is None else known.spectrum,
         width / d,
         ratio,
         linear,

@@ -201,6 +201,7 @@ class ClassMeanRow:
             return replace(samples, own=None, beside=SpikeBeside(0.0, 0.0, np.ones_like(samples.made), random))
         length, before = math.sqrt(self.power), self.unit / self.gain
         output, by_c = length * before, length * (before * self.stretch - self.slope)
+        # One number has the sign, so that networks that differ by signs only round alike.
         largest = float(by_c[np.argmax(np.abs(by_c))]) or 1.0
         return replace(samples, beside=SpikeBeside(output, largest, by_c / largest, random))
 

@@ -79,7 +79,7 @@ def correlated_fluctuations(
     square = samples.stretched_form() / norm**2
     projection_variance = (
         constant,
-        2 * terms.k * (samples.square(r) + samples.form_of(samples.added * samples.spectrum.eigenvalue**4)) / norm**2,
+        2 * terms.k * samples.through_b(2, 2) / norm**2,
         terms.k**2 * square + e**2 * samples.ratio * moments.square * gain,
     )
     following = terms.spike * norm
@@ -129,8 +129,8 @@ class _Terms:
 
     @property
     def residual(self) -> float:
-        """``E r`` with what the own output adds to it: ``<c^3 B> / <c^3>``."""
-        return self.samples.mean_of_b(3) / self.samples.spectrum.moment(3)
+        """The mean of B over the classes, with the weights ``c^3`` of the terms that it is a factor of."""
+        return self.samples.moment_of_b(3) / self.samples.spectrum.moment(3)
 
     @cached_property
     def linear_norm(self) -> tuple[float, float, float]:
@@ -143,8 +143,7 @@ class _Terms:
         """``g.C.v``, ``h.C.v``, and both with one more sample between."""
         samples, mean = self.samples, self.samples.mean
         r, norm, along = samples.law.residual, samples.norm, samples.along(2)
-        through_b = samples.square(r, 1, 2) + samples.form_of(samples.added * samples.spectrum.eigenvalue**3)
-        return norm, mean(r**2 * along) / norm, through_b / norm, samples.squares_between() / norm
+        return norm, mean(r**2 * along) / norm, samples.through_b(1, 2) / norm, samples.squares_between() / norm
 
     @property
     def linear(self) -> list[float]:
@@ -217,9 +216,8 @@ class _Terms:
         r, mean, phi0 = samples.law.residual, samples.mean, samples.ratio
         m2, m4 = (mean(r**power) for power in (2, 4))
         alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
-        mean_b = samples.mean(r) + samples.added
-        square = float(samples.spectrum.share @ (mean_b**2 * samples.spectrum.eigenvalue**5)) - (r0 * c3) ** 2
-        rest = [c3 - c2**2, 2 * k * (samples.mean_of_b(4) - c2 * r0 * c3), k**2 * (square + phi0 * m2 * c4)]
+        square = float(samples.spectrum.share @ (samples.mean_b**2 * samples.spectrum.eigenvalue**5)) - (r0 * c3) ** 2
+        rest = [c3 - c2**2, 2 * k * (samples.moment_of_b(4) - c2 * r0 * c3), k**2 * (square + phi0 * m2 * c4)]
         squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
         product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross
         found = [

@@ -26,6 +26,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.step.weighted_samples import Residual
 
 __all__ = [
+    "ISOTROPIC",
     "CorrelatedSamples",
     "OwnOutput",
     "Spectrum",
@@ -74,6 +75,10 @@ class Spectrum:
     def teacher_moment(self, power: int) -> float:
         """Return ``<c^k>_bt = bt.C^k.bt``."""
         return float(self.teacher @ self.eigenvalue**power)
+
+
+#: The spectrum of isotropic inputs.
+ISOTROPIC = Spectrum(np.ones(1), np.ones(1), np.ones(1))
 
 
 class Turn(NamedTuple):
@@ -153,8 +158,8 @@ class CorrelatedSamples:
     beside : SpikeBeside or None
         What the spike has beside the teacher's part, if that is not what the gradient has.
     by_output : ndarray, shape (classes,), or None
-        What the quadratic part of the network's own output adds to B in each class: equation (C19e). The gradient does
-        not know of it.
+        The mean that the quadratic part of the network's own output gives B in each class. The gradient does not know
+        of it. Docs, "Correlated inputs", equation (C19e).
     """
 
     law: Residual
@@ -243,22 +248,22 @@ class CorrelatedSamples:
 
     @property
     def added(self) -> Array:
-        """What the own output adds to B in each class: nothing or `by_output`."""
+        """`by_output`, or zeros where the own output adds nothing to B."""
         return np.zeros_like(self.spectrum.eigenvalue) if self.by_output is None else self.by_output
+
+    @property
+    def mean_b(self) -> Array:
+        """The mean of B in each class: ``E r`` and what the own output adds."""
+        return np.asarray(self.mean(self.law.residual) + self.added)
+
+    def moment_of_b(self, power: int) -> float:
+        """Return the mean of ``c^k`` times `mean_b` over all directions."""
+        return float(self.spectrum.share @ (self.spectrum.eigenvalue**power * self.mean_b))
 
     @property
     def without_output(self) -> CorrelatedSamples:
         """The samples without what the own output adds to B."""
         return replace(self, by_output=None)
-
-    def mean_of_b(self, power: int) -> float:
-        """Return ``<c^k B>``, the mean over all directions with that of the samples' matrix B in each class."""
-        mean = self.mean(self.law.residual) * self.spectrum.moment(power)
-        return (
-            mean
-            if self.by_output is None
-            else mean + float(self.spectrum.share @ (self.by_output * self.spectrum.eigenvalue**power))
-        )
 
     @property
     def made(self) -> Array:
@@ -313,11 +318,8 @@ class CorrelatedSamples:
         """Return a function of C between two sums over samples, from the products of their parts."""
         known = self.spectrum
         noise = self.ratio * by_samples * float(known.share @ values)
-        return (
-            by_teacher * float(known.teacher @ values)
-            + noise
-            + by_output * float(known.share @ (known.eigenvalue * values))
-        )
+        own = by_output * float(known.share @ (known.eigenvalue * values))
+        return by_teacher * float(known.teacher @ values) + noise + own
 
     @property
     def relative_variance_of_square(self) -> float:
@@ -384,38 +386,33 @@ class CorrelatedSamples:
 
         Docs, "Correlated inputs", equation (C19b).
         """
-        return self.along_of(self.spectrum.eigenvalue**power)
-
-    def along_of(self, values: Array) -> Array:
-        """Return the same for a function of C in place of its power, given by its values."""
-        known = self.spectrum
-        by_teacher = self.linear * float(known.teacher @ values) * self.law.projection
-        along = np.asarray(by_teacher + self.ratio * float(known.share @ values) * self.law.residual)
+        by_teacher = self.linear * self.spectrum.teacher_moment(power) * self.law.projection
+        along = np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)
         if self.own is not None:
-            along += self.own.linear * float(known.share @ (known.eigenvalue * values)) * self.own.mean
+            along += self.own.linear * self.spectrum.moment(power + 1) * self.own.mean
         return along
 
     def spread(self, one: int, other: int) -> float:
         """Return the covariance of ``<z, C^k g>`` and ``<z, C^l g>`` at a node."""
-        return self._spread(self.spectrum.eigenvalue**one, self.spectrum.eigenvalue**other)
+        known = self.spectrum.teacher_moment
+        by_teacher = self.linear**2 * (known(one + other) - known(one) * known(other))
+        by_output = self.own.linear**2 * self._spread_of_output(one, other) if self.own else 0.0
+        return by_teacher + self.ratio * self.law.square * self.spectrum.moment(one + other) + by_output
 
-    def _spread(self, one: Array, other: Array) -> float:
-        """Return the covariance at a node of a sample's projections on two functions of C times g."""
-        known = self.spectrum
-        found = self.form_of(one * other) - self.linear**2 * float(known.teacher @ one) * float(known.teacher @ other)
-        if self.own is not None:
-            seen = float(known.share @ (known.eigenvalue * one)) * float(known.share @ (known.eigenvalue * other))
-            found -= (1 - self.own.variance) * self.own.linear**2 * seen
-        return found
+    def _spread_of_output(self, one: int, other: int) -> float:
+        """Return the covariance at a node of a sample's projections on ``C^k f`` and ``C^l f``, over ``|f|^2``."""
+        assert self.own is not None
+        moment = self.spectrum.moment
+        return moment(one + other + 1) - (1 - self.own.variance) * moment(one + 1) * moment(other + 1)
 
     def square(self, weight: Array, one: int = 2, other: int = 2) -> float:
         """Return ``E[weight <z, C^k g> <z, C^l g>]``."""
-        c = self.spectrum.eigenvalue
-        return self.square_of(weight, c**one, c**other)
+        return self.mean(weight * (self.along(one) * self.along(other) + self.spread(one, other)))
 
-    def square_of(self, weight: Array, one: Array, other: Array) -> float:
-        """Return the same for functions of C in place of its powers, given by their values."""
-        return self.mean(weight * (self.along_of(one) * self.along_of(other) + self._spread(one, other)))
+    def through_b(self, one: int, other: int) -> float:
+        """Return ``g.C^k B C^l.g``."""
+        added = self.form_of(self.added * self.spectrum.eigenvalue ** (one + other))
+        return self.square(self.law.residual, one, other) + added
 
     @cached_property
     def squares_to_teacher(self) -> float:
@@ -447,32 +444,30 @@ class CorrelatedSamples:
         r, known, along = self.law.residual, self.spectrum, self.along(2)
         t_1, t_2 = known.teacher_moment(1), known.teacher_moment(2)
         made = self.ratio * r**2 + self.squares_to_teacher * t_1 * self.law.projection
-        apart = self.crossed_form(3) - self.linear * self.squares_to_teacher * t_1 * t_2
+        apart = self.linear * self.squares_to_teacher * t_1 * t_2
         if self.own is not None:
             made = made + self.squares_to_output * known.moment(2) * self.own.mean
             seen = self.own.linear * self.squares_to_output * known.moment(2) * known.moment(3)
-            apart -= (1 - self.own.variance) * seen
-        by_output = self.crossed_form_of(self.added * known.eigenvalue**3)
-        return self.mean(r * made * along) + self.mean(r) * apart + by_output
+            apart += (1 - self.own.variance) * seen
+        whole = self.crossed_form_of(self.mean_b * known.eigenvalue**3)
+        return self.mean(r * made * along) - self.mean(r) * apart + whole
 
     def stretched_form(self) -> float:
         """Return ``|C^1/2 B C^2 g|^2``.
 
-        ``B C^2 g`` has parts along bt and along f, the part ``E r`` times ``C^2 g``, and a sum over samples that are
-        independent else.
+        ``B C^2 g`` has parts along bt and along f, the mean of B in each class times ``C^2 g``, and a sum over samples
+        that are independent else.
         """
         r, phi0, known, along = self.law.residual, self.ratio, self.spectrum, self.along(2)
-        r0 = self.mean(r)
+        c, r0, mean_b = known.eigenvalue, self.mean(r), self.mean_b
         to_teacher = self.mean(r * self.law.projection * along) - r0 * self.linear * known.teacher_moment(2)
-        square = to_teacher**2 * known.teacher_moment(1) + r0**2 * self.form(5)
-        square += 2 * r0 * to_teacher * self.linear * known.teacher_moment(3)
-        square += 2 * r0 * phi0 * known.moment(3) * self.mean(r**2 * along)
+        square = to_teacher**2 * known.teacher_moment(1) + self.form_of(mean_b**2 * c**5)
+        square += 2 * to_teacher * self.linear * float(known.teacher @ (mean_b * c**3))
+        square += 2 * phi0 * self.moment_of_b(3) * self.mean(r**2 * along)
         if self.own is not None:
             hidden = (1 - self.own.variance) * self.own.linear * known.moment(3)
             to_output = self.mean(r * self.own.mean * along) - r0 * hidden
-            square += to_output**2 * known.moment(2) + 2 * r0 * to_output * self.own.linear * known.moment(4)
-        c, added = known.eigenvalue, self.added
-        square += 2 * self.square_of(r, c**2, added * c**3) + self.form_of(added**2 * c**5)
+            square += to_output**2 * known.moment(2) + 2 * to_output * self.own.linear * self.moment_of_b(4)
         return square + phi0 * self.square(r**2)
 
 
@@ -567,8 +562,7 @@ def words_trace(samples: CorrelatedSamples, letters: Sequence[Array | None], pow
     ----------
     samples : CorrelatedSamples
     letters : sequence of ndarray, shape (nodes,), or None
-        Weights of the samples at the nodes. None stands for B, with the residuals as weights and with what the
-        network's own output adds to it.
+        Weights of the samples at the nodes. None stands for B: its weights are the residuals, and `by_output` is added.
     powers : list of int
         Power of C after each matrix.
     """

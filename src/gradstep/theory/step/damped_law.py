@@ -325,10 +325,10 @@ class DampedLaw(RowLaw[DampedPoints]):
 
     @property
     def _mean(self) -> float:
-        """The same with what the own output adds in the mean over the classes."""
+        """``(1/d) tr A`` from formulas in which B has one mean for all classes."""
         samples, share = self.samples, self.samples.spectrum.share
         own, pairs = samples.bulk_trace, float(share @ samples.pairs)
-        r, square = samples.mean_residual, samples.law.square
+        r, square = samples.mean_over_classes, samples.law.square
         stretched = 2 * self.linear * r * float(share @ samples.stretch[0])
         return 1 + stretched + self.root**2 * (r**2 * pairs + samples.ratio * square * own) + self.strength * own
 
@@ -385,7 +385,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         if self.root:
             own, own_y, own_last = (weight[:, 0, k, None] for k in range(3))
             own = own - 1 / known.divisor
-            # What the own output adds to B is a sum of samples too, of which P takes its share.
+            # `added` is the mean of a sum over samples, of which P makes less than of a fixed matrix.
             own_y = own_y + self.root * known.damping / known.ridge * known.added
             to_own = rho + p * own_y
             by_first, by_y, by_last = to_own / own, own_y / own, own_last / own
@@ -551,8 +551,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     def product_means(self) -> Array:
         """The traces of C and ``q CBP`` themselves over d."""
         samples = self.samples
-        mean_b = samples.law.mean(samples.law.residual) + samples.added
-        return np.array([1.0, self.root * float(samples.spectrum.share @ (mean_b * samples.stretch[0]))])
+        return np.array([1.0, self.root * float(samples.spectrum.share @ (samples.mean_b * samples.stretch[0]))])
 
     def products_with_teacher(self, z: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent along bt, and C and ``q CBP`` times it, shape (points,) each.

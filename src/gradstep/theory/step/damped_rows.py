@@ -123,8 +123,8 @@ class _Terms:
 
     @property
     def residual(self) -> float:
-        """``E r`` with what the own output adds to it in the mean over the classes."""
-        return self.samples.mean_residual
+        """The mean of B over the classes."""
+        return self.samples.mean_over_classes
 
     @cached_property
     def stretched(self) -> tuple[float, float, float, float, float, float]:
@@ -147,7 +147,7 @@ class _Terms:
             once, twice = self.traces.linear_square
             once = 2 * once
         else:
-            # The first two powers from steps half as long.
+            # The traces do not know `added`. The mean square at half of k separates the powers.
             half, minus_half = (DampedLaw(samples, 0.0, k, k).second_moment for k in (0.5, -0.5))
             once = (8 * (half - minus_half) / 2 - odd) / 3
             twice = (16 * ((half + minus_half) / 2 - square) - even) / 3
@@ -172,11 +172,11 @@ class _Terms:
         return g_v / norm, h_v / norm, g_b_v / norm, h_b_v / norm
 
     def _values(self, power: int, made: int) -> Array:
-        """Return a power of C times one of P in each class, of samples that the sample at hand is one of."""
+        """Return a power of C times a power of the mean of P, in each class."""
         return np.asarray(self.samples.spectrum.eigenvalue**power * self.samples.made**made)
 
     def _added(self, power: int, made: int, times: int = 1) -> float:
-        """Return ``<c^k p^l D^m>``, with what the own output adds to B in each class as D."""
+        """Return ``<c^k p^l D^m>``, where D is `CorrelatedSamples.added`."""
         return float(self.samples.spectrum.share @ (self._values(power, made) * self.samples.added**times))
 
     @property
@@ -210,9 +210,9 @@ class _Terms:
         r0, phi0 = law.mean(r), samples.ratio
 
         def with_stretch(x: Array, share: float = 0.0) -> Array:
-            """Return ``tr L^T L C X C`` for a matrix X of samples with these weights, and a share of what else B has.
+            """Return ``tr L^T L C X C`` for samples with these weights and a multiple of `added` as X.
 
-            In terms with what the own output adds to B, P stands for its mean in each class.
+            In products with `added` the metric P has its mean in each class.
             """
             if self.odd:
                 return np.array([square * law.mean(x), 0.0, 0.0])
@@ -229,7 +229,7 @@ class _Terms:
             return np.asarray(found * [1.0, 2 * k, k**2])
 
         def plain(x: Array, y: Array, of_x: float, of_y: float) -> float:
-            """Return ``tr XCYC`` for two such matrices."""
+            """Return ``tr XCYC`` for two such sums."""
             found = of_x * law.mean(y) + of_y * law.mean(x)
             return traces.plain(x, y) + found * self._added(2, 0) + of_x * of_y * self._added(2, 0, 2)
 
@@ -259,7 +259,7 @@ class _Terms:
 
     @property
     def _shares(self) -> Array:
-        """What these have of B, for powers 0 to 2 of the readout."""
+        """The multiples of B among the samples of M, for powers 0 to 2 of the readout."""
         traces, length = self.traces, 0.0 if self.odd else self.e * self.psi.third
         return np.array([0.0, length * traces.once, length * self.k * self.residual * traces.with_others])
 

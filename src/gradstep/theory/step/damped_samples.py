@@ -187,8 +187,13 @@ class DampedSamples:
 
     @property
     def added(self) -> Array:
-        """What the own output adds to B in each class."""
+        """The mean that the own output gives B in each class, as in `CorrelatedSamples`."""
         return self.plain.added
+
+    @property
+    def mean_b(self) -> Array:
+        """The mean of B in each class, as in `CorrelatedSamples`."""
+        return self.plain.mean_b
 
     @property
     def without_output(self) -> DampedSamples:
@@ -196,10 +201,10 @@ class DampedSamples:
         return replace(self, plain=self.plain.without_output)
 
     @property
-    def mean_residual(self) -> float:
-        """``E r`` with what the own output adds to it, where it is needed in the mean over the classes only."""
+    def mean_over_classes(self) -> float:
+        """The mean of B over the classes, with the weights ``c p^2``: those of a plain step in its place."""
         weight = self.spectrum.share * self.stretch[1]
-        return self.law.mean(self.law.residual) + float(weight @ self.added) / float(weight.sum())
+        return float(weight @ self.mean_b) / float(weight.sum())
 
     @property
     def ratio(self) -> float:

@@ -35,6 +35,7 @@ from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.theory.step.samples import StepSamples
 
 __all__ = [
+    "ROUNDING",
     "DerivativeMoments",
     "RowFluctuations",
     "damped_norm_vector",
@@ -48,8 +49,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-#: Largest covariance of a row and its norm that is rounding.
-_ROUNDING = 1e-12
+#: Largest moment of an activation's derivative, and sum of products of these, that is rounding.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class RowFluctuations:
     @property
     def norms_tell(self) -> bool:
         """Whether the norm of a row is known to tell of the row: beyond rounding, as for a ReLU."""
-        return any(abs(coefficient) > _ROUNDING for vector in self.norm_vector for coefficient in vector)
+        return any(abs(coefficient) > ROUNDING for vector in self.norm_vector for coefficient in vector)
 
     def turned(self, cosine: float) -> RowFluctuations:
         """Return the law of the projection on another direction, which has this overlap with ``v``.

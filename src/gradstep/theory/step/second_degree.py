@@ -21,13 +21,10 @@ import numpy as np
 from gradstep.problem import Problem
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.row_fluctuations import derivative_moments
+from gradstep.theory.step.row_fluctuations import ROUNDING, derivative_moments
 from gradstep.theory.step.statistics import StepStatistics
 
 __all__ = ["with_second_degree"]
-
-#: Largest moment of an activation's derivative that is rounding.
-_ROUNDING = 1e-12
 
 
 def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
@@ -52,7 +49,7 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     """
     samples, sphere = step.correlated, problem.initial_weights == "sphere"
     second = derivative_moments(problem.activation).second
-    size = problem.eta.size(width) / math.sqrt(width) * (second if abs(second) > _ROUNDING else 0.0)
+    size = problem.eta.size(width) / math.sqrt(width) * (second if abs(second) > ROUNDING else 0.0)
     if samples is None or size == 0 or samples.law.square == 0:
         return step
     form, alike = _Form.of(samples), _Form.of_isotropic(samples)

@@ -27,10 +27,11 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, OwnOutput, Spectrum, Turn
+from gradstep.theory.step.correlated_samples import ISOTROPIC, CorrelatedSamples, OwnOutput, Spectrum, Turn
 from gradstep.theory.step.damped_rows import damped_fluctuations
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
+    ROUNDING,
     RowFluctuations,
     derivative_slope,
     own_output_slopes,
@@ -50,10 +51,6 @@ _INFLUENCE = (0.02, 2.0)
 LEAST_RATIO = 1e-9
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
 _TYPED = 1e-6
-#: The spectrum of isotropic inputs.
-_ALIKE = Spectrum(np.ones(1), np.ones(1), np.ones(1))
-#: Largest moment of an activation's derivative that is rounding.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -397,7 +394,7 @@ def step_statistics(
     gaussian = output.variance if classes else noise_variance
     samples = step_samples(problem.link, output.mean, gaussian, phi0, own, classes=classes)
     curvature = e * derivative_slope(problem.activation)
-    by_output = _quadratic_output(problem, _ALIKE, d, width) if own_output else None
+    by_output = _quadratic_output(problem, ISOTROPIC, d, width) if own_output else None
     fluctuations = rows_after_a_step(problem, samples, e, 0.0 if by_output is None else float(by_output[0]))
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
@@ -432,7 +429,7 @@ def _correlated_statistics(
 
     Docs, "Correlated inputs", equations (C1), (C2) and (C11).
     """
-    inputs, spectrum = problem.inputs, _ALIKE
+    inputs, spectrum = problem.inputs, ISOTROPIC
     if inputs is not None:
         spectrum = Spectrum.of(inputs if problem.is_limit else inputs.at_dimension(int(d)))
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
@@ -576,7 +573,7 @@ def _quadratic_output(problem: Problem, spectrum: Spectrum, d: float, width: flo
     Docs, "Correlated inputs", equation (C19e).
     """
     alike, stretched = _alike(problem, d, width), derivative_slope(problem.activation)
-    if alike == 0 or abs(stretched) < _ROUNDING:
+    if alike == 0 or abs(stretched) < ROUNDING:
         return None
     by_length, _, _ = own_output_slopes(problem.activation)
     # By partial integration: what is along C times a row, and what is along the row.

@@ -255,6 +255,8 @@ def test_all_three_beat_any_two_and_the_certificate_says_what_theory_says():
             assert claimed > best.prediction.test_error
         assert p.low < p.near[0] < p.value < p.near[1] < p.high
         assert p.uncertainty < 0.01
+    finer = gs.predict(best.problem, refine=2).test_error / best.prediction.test_error - 1
+    assert best.discretisation == abs(finer) > 0
     ridge = best["ridge"]
     for edge in ridge.near:
         assert error(best.problem, ridge=edge) == pytest.approx(1.01 * best.prediction.test_error, rel=2e-3)

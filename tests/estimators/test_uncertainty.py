@@ -12,7 +12,7 @@ from gradstep.estimators.learned import Learned
 
 def test_intervals_hold_what_they_promise():
     """Twenty tables with noise of two kinds: the mean coverage has a standard error over tables."""
-    held = []
+    held, below = [], []
     for seed in range(20):
         random = np.random.default_rng(seed)
         X = random.standard_normal((1200, 6))
@@ -21,8 +21,11 @@ def test_intervals_hold_what_they_promise():
         model = gs.OneStepRegressor(64, random_state=0).fit(X[:200], y[:200])
         low, high = model.predict_interval(X[200:], 0.8).T
         held.append(np.mean((y[200:] >= low) & (y[200:] <= high)))
-    error = np.std(held, ddof=1) / np.sqrt(len(held))
-    assert abs(np.mean(held) - 0.8) < max(3 * error, 0.02)
+        below.append(np.mean(y[200:] < low))
+    # The rows that are not held are as many below as above, also where the noise is exponential.
+    for found, expected in ((held, 0.8), (below, 0.1)):
+        error = np.std(found, ddof=1) / np.sqrt(len(found))
+        assert abs(np.mean(found) - expected) < max(3 * error, 0.02)
 
 
 def test_intervals_of_several_outputs_and_of_few_rows():

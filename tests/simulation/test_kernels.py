@@ -114,6 +114,17 @@ def test_error_bound_holds_when_few_orders_are_kept() -> None:
     assert loose > 1e-9  # the tolerance is what decides: a loose one really leaves orders out
 
 
+def test_error_bound_knows_the_first_order_that_is_left_out() -> None:
+    """Two neurons of correlation .6 and an activation of the orders one and four: the bound is sharp up to a root of 2."""
+    weights, direction = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]]), np.array([0.0, 0.0, 1.0])
+    left_out = math.factorial(4) * 0.1**2 * 0.6**4
+    for tolerance in (0.9 * left_out, 1.1 * math.sqrt(2) * left_out):
+        kernel = conditional_kernel(scalar_function("x + 0.1*(x**4 - 6*x**2 + 3)"), weights, direction, tolerance)
+        error = abs(kernel.matrix[0, 1] - 0.6 - left_out)
+        assert error <= kernel.error_bound <= 1.2 * tolerance
+    assert error == pytest.approx(left_out, rel=0.1)  # the second tolerance does leave it out
+
+
 def test_smooth_activation_in_few_dimensions() -> None:
     """With d = 3 the neurons stay strongly correlated; a smooth activation needs more orders, and gets them."""
     weights, direction = spiked(width=8, d=3, strength=0.5)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance
 from gradstep.theory.equivalent.tables import stepped_networks
+from gradstep.theory.spread import _step_variance
 from gradstep.theory.step.drawn_steps import _Numbers
 from gradstep.theory.step.statistics import step_statistics
 from gradstep.theory.together import result_of
@@ -129,6 +131,17 @@ def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, a
         for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):
             assert getattr(same, name) == pytest.approx(getattr(step, name), rel=1e-6, abs=1e-9), name
         assert same.given_output == step.given_output
+
+
+def test_errors_that_bend_with_a_random_number_have_the_variance_of_a_parabola():
+    # Of a t + b t^2 with a standard normal t it is a^2 + 2 b^2; of numbers with one end, the square of the slope.
+    slope, bend = np.array([0.3, -0.2]), np.array([0.1, 0.4])
+    here, up, down, steep = (
+        SimpleNamespace(errors=1 + change) for change in (0 * slope, slope + bend, bend - slope, 0.5 * slope)
+    )
+    moved = [SimpleNamespace(down=object(), share=1.0), SimpleNamespace(down=None, share=0.25)]
+    found = _step_variance(moved, here, [up, down, steep])
+    assert found == pytest.approx(slope**2 + 2 * bend**2 + (2 * slope) ** 2)
 
 
 def test_samples_of_the_step_add_their_own():

@@ -31,11 +31,15 @@ def problem(width=600, eta=20.0, **changes):
     return gs.Problem(**known | changes)
 
 
+def after_two_steps(asked, eta, seed):
+    """Return a network whose second step has new samples."""
+    first = gs.Network(asked, seed)
+    return dataclasses.replace(first, problem=asked.replace(eta=eta), seed=seed + 10**6, before=first.after)
+
+
 def singular_values(asked, eta, seed, count):
     """Return the largest singular values after two steps, and their vectors' squared cosines with the teacher."""
-    first = gs.Network(asked, seed)
-    again = dataclasses.replace(first, problem=asked.replace(eta=eta), seed=seed + 10**6, before=first.after)
-    _, values, vectors = np.linalg.svd(again.after, full_matrices=False)
+    _, values, vectors = np.linalg.svd(after_two_steps(asked, eta, seed).after, full_matrices=False)
     return values[:count], vectors[:count, 0] ** 2
 
 
@@ -135,6 +139,19 @@ def test_networks(changes, first, second):
     for k, outlier in enumerate(theory):
         assert abs(Overlay.of(outlier.singular_value, [v[k] for v in values]).z) < 3.5
     assert abs(Overlay.of(theory[0].teacher_overlap, [c[0] for c in cosines]).z) < 3.5
+
+
+def test_rows_of_networks_scatter_by_their_variance():
+    asked, rows = problem(600, 25.0, activation="relu"), {value: [] for value in VALUES}
+    theory = second_step(asked, 50.0)
+    for seed in range(6):
+        network = after_two_steps(asked, 50.0, seed)
+        for value, found in rows.items():
+            of_value = network.after[np.isclose(network.readout, value)]
+            found.append(np.square(of_value - of_value.mean(axis=0)).sum() / (len(of_value) - 1))
+    for value, variance in zip(theory.readout, theory.variance, strict=True):
+        assert abs(Overlay.of(variance, rows[value]).z) < 3.5
+        assert variance > 1 + 0.04 * value**2  # mostly what the second step adds
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_error_bound_holds_when_few_orders_are_kept() -> None:
 
 
 def test_error_bound_knows_the_first_order_that_is_left_out() -> None:
-    """Two neurons of correlation .6 and an activation of the orders one and four: the bound is sharp up to a root of 2."""
+    """Two neurons and an activation of the orders one and four: the bound is sharp up to a root of two."""
     weights, direction = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]]), np.array([0.0, 0.0, 1.0])
     left_out = math.factorial(4) * 0.1**2 * 0.6**4
     for tolerance in (0.9 * left_out, 1.1 * math.sqrt(2) * left_out):

@@ -9,7 +9,7 @@ import gradstep as gs
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.direction_draws import class_draws, direction_draws
+from gradstep.theory.step.direction_draws import _Jet, class_draws, direction_draws
 from gradstep.theory.step.weighted_samples import residual_law
 
 INPUTS, TEACHER, NOISE = gs.Inputs([6, 1, 0.2], [0.1, 0.5, 0.4], [0.5, 0.2, 0.3]), "sin(1.5*x)+0.3*x**2", 0.3
@@ -19,6 +19,27 @@ def samples_of(damping: float, ratio: float) -> DampedSamples:
     link = scalar_function(TEACHER)
     plain = CorrelatedSamples(residual_law(link, 0.1, NOISE**2), ratio, moments(link).linear, Spectrum.of(INPUTS))
     return DampedSamples(plain, damping)
+
+
+def test_products_and_quotients_have_the_derivatives_of_differences():
+    """The function ``a a' b b' / (1 - a a')`` of numbers of two minima, of which the second has the primes."""
+    values, slopes = (0.6, 0.3), np.array([[0.2, -0.5], [0.7, 0.1]])
+    first, second = (_Jet.product(value, slope) for value, slope in zip(values, slopes, strict=True))
+    found = first * second * first.over_one_less()
+
+    def function(change, other):
+        a, b = ((value + slope @ change) * (value + slope @ other) for value, slope in zip(values, slopes, strict=True))
+        return a * b / (1 - a)
+
+    step = 1e-3 * np.eye(2)
+    zero = np.zeros(2)
+    assert found.value == pytest.approx(function(zero, zero), rel=1e-12)
+    by_first = [(function(e, zero) - function(-e, zero)) / 2e-3 for e in step]
+    assert found.first == pytest.approx(by_first, rel=1e-4)
+    mixed = [
+        [(function(e, o) - function(e, -o) - function(-e, o) + function(-e, -o)) / 4e-6 for o in step] for e in step
+    ]
+    assert found.mixed == pytest.approx(np.array(mixed), rel=1e-4)
 
 
 def test_a_large_damping_has_the_covariances_of_the_plain_step():

@@ -41,19 +41,26 @@ def stretched(forms=None, k=K, strength=T):
     return StretchedLaw(samples, k, k, strength, forms=forms)
 
 
+def known_of(x):
+    """Return the products of samples of one draw that are known."""
+    r, u = LAW.residual, LAW.projection
+    b = (x.T * r) @ x / COUNT
+    g, by_u = (x.T @ values / COUNT for values in (r, r * u))
+    return [g @ g, by_u @ g, by_u @ by_u, g @ b @ g, by_u @ b @ g, by_u @ b @ by_u]
+
+
 def products_of(x):
     """Return products of samples of one draw: those that are known, then others, and resolvents of the rows."""
     r, u = LAW.residual, LAW.projection
     b, s = (x.T * r) @ x / COUNT, (x.T * r**2) @ x / COUNT
     g, by_u, h = (x.T @ values / COUNT for values in (r, r * u, r**2))
-    known = [g @ g, by_u @ g, by_u @ by_u, g @ b @ g, by_u @ b @ g, by_u @ b @ by_u]
     others = [h @ g, h @ b @ g, g @ s @ g, g @ b @ b @ g, by_u @ b @ b @ by_u, by_u @ b @ b @ g]
     whole = np.column_stack([u, x])
     b, s = ((whole.T * w) @ whole / COUNT for w in (r, r**2 / LAW.square))
     matrix = np.eye(len(b)) + 2 * K * b + K**2 * b @ b + T * s
     vectors = np.stack([np.eye(len(b))[0], np.concatenate([[0.0], g])], axis=1)
     resolved = [(vectors.T @ np.linalg.solve(matrix - z * np.eye(len(b)), vectors))[np.triu_indices(2)] for z in Z]
-    return np.concatenate([known, others, np.real(resolved).ravel(), np.imag(resolved).ravel()])
+    return np.concatenate([known_of(x), others, np.real(resolved).ravel(), np.imag(resolved).ravel()])
 
 
 def changes_of(forms):
@@ -91,6 +98,34 @@ def test_products_of_drawn_samples_have_these_covariances():
     # Most of the other products follow those that are known.
     explained = (slopes**2).sum(axis=0) / deviation**2
     assert np.all(explained[6:12] > 0.75), explained
+
+
+AVERAGES = ("norm", "form_along", "form_square", "squares_along", "squares_off", "form_with_squares")
+
+
+def averages_of(x):
+    """Return the products that are known of one draw, and the averages over its samples that a step asks for."""
+    r, u = LAW.residual, LAW.projection
+    whole = np.column_stack([u, x])
+    b, h, matrix = whole.T @ r / COUNT, whole.T @ r**2 / COUNT, (whole.T * r) @ whole / COUNT
+    norm = np.linalg.norm(b)
+    v = b / norm
+    found = [norm, v @ matrix @ v, v @ matrix @ matrix @ v, h @ v, h @ h - (h @ v) ** 2, h @ matrix @ v]
+    return np.array([*known_of(x), *found])
+
+
+def test_averages_of_the_step_follow_the_products_of_a_draw():
+    random, draws = np.random.default_rng(6), 400
+    drawn = np.array([averages_of(random.standard_normal((COUNT, D - 1))) for _ in range(draws)])
+    pairs = [[step_samples(each) for each in (forms, opposite(forms))] for forms in FORMS]
+    slopes = [[(getattr(up, name) - getattr(down, name)) / 2 for name in AVERAGES] for up, down in pairs]
+    known = np.array([changes_of(forms)[:6] for forms in FORMS])
+    deviation = drawn.std(axis=0)
+    drawn = (drawn - drawn.mean(axis=0)) / deviation
+    pairs = drawn[:, :6, None] * drawn[:, None, 6:]
+    found, error = pairs.mean(axis=0), pairs.std(axis=0) / math.sqrt(draws)
+    expected = known.T @ np.array(slopes) / np.outer(deviation[:6], deviation[6:])
+    assert np.all(np.abs(found - expected) < 4 * error), (np.abs(found - expected) / error).max(axis=0)
 
 
 def test_without_squares_the_rows_have_the_resolvents_of_the_samples_at_two_points():

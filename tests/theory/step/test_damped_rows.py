@@ -1,6 +1,6 @@
 """Rows after a damped step: the plain step as a limit, and rows of real steps."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -23,11 +23,13 @@ def samples_of(teacher: str, ratio: float) -> CorrelatedSamples:
     return CorrelatedSamples(residual_law(link, 0.0, 0.09), ratio, moments(link).linear, Spectrum.of(INPUTS))
 
 
+@pytest.mark.parametrize("by_output", [None, (-0.4, -0.1)])
 @pytest.mark.parametrize("sphere", [False, True])
 @pytest.mark.parametrize("ratio", [0.3, 2.0])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "tanh(x) + 0.3*x**2 + 0.1*x**3"])
-def test_a_large_damping_has_the_rows_of_the_plain_step(activation, ratio, sphere):
+def test_a_large_damping_has_the_rows_of_the_plain_step(activation, ratio, sphere, by_output):
     sigma, samples = scalar_function(activation), samples_of("x - 1 + 0.4*(x**2 - 1)", ratio)
+    samples = replace(samples, by_output=None if by_output is None else np.array(by_output))
     expected = correlated_fluctuations(sigma, samples, 0.8, sphere=sphere)
     found = damped_fluctuations(sigma, DampedSamples(samples, 1e6), 0.8, sphere=sphere)
     for name in {field.name for field in fields(expected)} - {"norm_vector"}:

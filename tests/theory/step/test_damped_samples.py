@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+import gradstep as gs
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.weighted_samples import residual_law
+from gradstep.theory.step.weighted_samples import Residual, residual_law
 
 ONE = np.ones(1)
+INPUTS = gs.Inputs([6, 1, 0.2], [0.1, 0.5, 0.4], [0.5, 0.2, 0.3])
 
 
 def samples(teacher: str, noise: float, ratio: float, damping: float) -> DampedSamples:
@@ -59,3 +61,27 @@ def test_rules_have_the_moments_of_the_residual(teacher):
         assert whole.weighted.sum(axis=0) == pytest.approx(expected, rel=1e-10)
         assert whole.gathered(law.weight[None]).sum() == pytest.approx(1.0, rel=1e-12)
         assert len(few.powers[0]) < 50
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+@pytest.mark.parametrize("damping", [0.1, 1.0])
+def test_drawn_metrics(damping, ratio):
+    """Traces of the metric with samples weighted by their squared residuals, which are the same in all draws."""
+    d, count, draws, random = 200, round(200 / ratio), 12, np.random.default_rng(3)
+    u, r = random.standard_normal(count), 0.2 + random.standard_normal(count)
+    law = Residual(u, r, np.full(count, 1 / count))
+    spectrum = Spectrum.of(INPUTS)
+    samples = DampedSamples(CorrelatedSamples(law, ratio, law.mean(u * r), spectrum), damping)
+    c = np.repeat(INPUTS.eigenvalues, INPUTS.counts(d))
+    ends, found = np.cumsum([0, *INPUTS.counts(d)[:-1]]), []
+    for _ in range(draws):
+        z = random.standard_normal((count, d))
+        metric = (1 + damping) * np.linalg.inv(z.T @ z / count + np.diag(damping / c))
+        matrix = metric @ ((z.T * (r**2 / law.square)) @ z / count) @ metric
+        classes = np.add.reduceat(np.diag(matrix), ends) / INPUTS.counts(d)
+        found.append([np.trace(matrix) / d, *classes, np.trace(matrix @ matrix) / d])
+    expected = [samples.bulk_trace, *samples.sampled, samples.sampled_square]
+    off = np.mean(found, axis=0) / expected - 1
+    error = np.std(found, axis=0) / np.mean(found, axis=0) / np.sqrt(draws - 1)
+    # Terms of the order 1/d are left out.
+    assert np.all(np.abs(off) < 3 * error + 2 / d), (off, error)

@@ -89,6 +89,17 @@ def test_nearly_equal_eigenvalues_have_the_errors_of_isotropic_inputs(readout, n
     assert found.alignment == pytest.approx(isotropic.alignment, rel=1e-6)
 
 
+def test_what_all_rows_have_in_common_pulls_alike_with_nearly_equal_eigenvalues():
+    """An output of order one and readouts of both signs: without the pull, both errors would be two per cent larger."""
+    problem = FINITE.replace(
+        activation="tanh(x)+0.3*(x**2-1)", teacher="x-1", d=200, width=240, n_step=500, n=400, eta=gs.Step(0.75, 0.5),
+        readout={-1: 0.3, 2: 0.7}, output_scale="1/sqrt(N)",
+    )  # fmt: skip
+    isotropic, found = gs.predict(problem), gs.predict(problem.replace(inputs=gs.Inputs([1 + 1e-7, 1 - 1e-7])))
+    assert found.test_error == pytest.approx(isotropic.test_error, rel=5e-3)
+    assert found.train_error == pytest.approx(isotropic.train_error, rel=5e-3)
+
+
 @pytest.mark.parametrize(
     ("activation", "teacher"), [("relu", "x"), ("softplus", "tanh(x)"), ("relu", "x+0.3*(x**2-1)")]
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
+from numpy.polynomial import hermite_e
 
 import gradstep as gs
 from gradstep.gaussian import gaussian_rule, moments, scalar_function
@@ -50,6 +52,27 @@ def total(law: RowFluctuations) -> dict[str, np.ndarray]:
     one, two = law.norm_slope
     norm[2:] += [one**2, 2 * one * two, two**2]
     return {"projection": projection, "covariance": np.array(law.covariance), "norm": norm}
+
+
+def test_moments_of_the_derivative_are_those_of_its_hermite_series():
+    """Products of Hermite series, from which degrees below three are cut off, give all moments of a polynomial."""
+    derivative = np.array([0.7, 0.4, -0.3, 0.2, 0.1])
+    text = "0.7*x + 0.4*(x**2-1)/2 - 0.3*(x**3-3*x)/3 + 0.2*(x**4-6*x**2+3)/4 + 0.1*(x**5-10*x**3+15*x)/5"
+    psi = derivative * (np.arange(5) > 1)
+    along, square = hermite_e.hermemulx(psi), hermite_e.hermemul(psi, psi)
+
+    def covariance(one, other):
+        degrees = range(3, min(len(one), len(other)))
+        return sum(math.factorial(k) * one[k] * other[k] for k in degrees)
+
+    expected = {
+        "linear": derivative[1], "second": 2 * derivative[2], "third": 6 * derivative[3],
+        "square": square[0], "square_slope": square[1], "square_bend": square[2],
+        "with_product": covariance(psi, along), "with_square": covariance(psi, square),
+        "product": covariance(along, along), "cross": covariance(along, square),
+        "square_square": covariance(square, square),
+    }  # fmt: skip
+    assert asdict(derivative_moments(scalar_function(text))) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("teacher", TEACHERS)

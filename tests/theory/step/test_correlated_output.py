@@ -128,6 +128,10 @@ def test_averages_of_equal_eigenvalues_are_those_of_isotropic_inputs():
     assert found.squares_between() / norm == pytest.approx(alike.form_with_squares, rel=1e-9)
     assert found.square(found.law.residual) / norm**2 == pytest.approx(alike.form_along, rel=1e-9)
     assert found.squares_form(0) - (found.crossed_form(0) / norm) ** 2 == pytest.approx(alike.squares_off, rel=1e-9)
+    row = ClassMeanRow(found, power=1.0, gain=1.0, slope=0.9, unit=1.0, stretch=np.zeros(1), skewness=0.0, second=1.0)
+    random_norm = math.sqrt(found.ratio * found.law.square)
+    assert row._by_random * random_norm == pytest.approx(alike.output_along_random, rel=1e-9)
+    assert math.sqrt(row._off_random) == pytest.approx(alike.output_off_random, rel=1e-9)
 
 
 class DrawnSamples:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradstep.gaussian import moments, scalar_function
-from gradstep.theory.step.weighted_samples import WeightedSamples, noise_nodes, residual_law
+from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, noise_nodes, residual_law
 
 
 @pytest.mark.parametrize("teacher", ["tanh", "relu", "sin(10*x)", "tanh(20*x)", "tanh(500*x)", "H6", "H12", "cos(3*x)"])
@@ -63,3 +63,26 @@ def test_few_samples_of_the_step_need_more_nodes(ratio):
     few, enough, many = found
     np.testing.assert_allclose(enough, many, rtol=1e-6)
     assert np.abs(few / many - 1).max() > 1e-5
+
+
+@pytest.mark.parametrize("ratio", [0.4, 2.5])
+def test_diagonals_of_other_weights_are_those_of_drawn_samples(ratio):
+    """The same samples with squared weights, in the eigenbasis of the first: its parabola, and the rest of it."""
+    d, count, random = 300, round(300 / ratio), np.random.default_rng(1)
+    weight = 0.3 + random.standard_normal(count)
+    law = Residual(random.standard_normal(count), weight, np.full(count, 1 / count))
+    squares, samples = law.relative_squares, WeightedSamples(law, weight, ratio, None, 0.0)
+    parabola, found = samples.diagonal(squares), []
+    for _ in range(12):
+        x = random.standard_normal((count, d))
+        values, vectors = np.linalg.eigh((x.T * weight) @ x / count)
+        other = vectors.T @ ((x.T * squares) @ x / count) @ vectors
+        powers = np.vander(values, 3, increasing=True)
+        apart = other - np.diag(powers @ parabola)
+        # The parabola is the nearest one if what is left of the diagonal has no product with powers of the eigenvalue.
+        found.append([*(powers.T @ np.diag(apart) / d), np.sum(apart**2) / d, *(powers.T @ np.diag(other) / d)])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    size = np.array([*np.abs(mean[4:]), mean[3]])
+    expected = [0, 0, 0, samples.off_diagonal(squares)]
+    # Terms of the order 1/d are left out.
+    assert np.all(np.abs(mean[:4] - expected) < 3.5 * error[:4] + 2 * size / d), (mean[:4], expected, error[:4])

@@ -10,6 +10,7 @@ function all the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from gradstep.estimators.moves import Move, average_gradients, fit_on, gradient_
 from gradstep.estimators.rows import HOST, Sample
 from gradstep.simulation.ridge import OutOfRange
 
-__all__ = ["QUARTERS", "Index", "agreement", "correlation", "find_index", "implied_alignment"]
+__all__ = ["QUARTERS", "Index", "agreement", "agreement_of_halves", "correlation", "find_index", "implied_alignment"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -100,13 +101,7 @@ def find_index(
         squares = np.sum(metric.resolved(gradients) ** 2, axis=0)
         return metric.leading(gradients)[0], outputs, squares / squares.sum()
 
-    pairs = []
-    for other in quarters[1:]:
-        half = quarters[0] | other
-        one, rest = (sample.z @ fitted(layer, rows)[0] for layer, rows in zip(layers, (half, ~half), strict=True))
-        pairs.append(correlation(one, rest, sample.weights))
-    halves = agreement(np.array(pairs), metric.eigenvalues)
-
+    halves = agreement_of_halves(sample, lambda k, rows: fitted(layers[k], rows)[0], metric.eigenvalues)
     direction, outputs, _ = fitted(layers[0], np.ones(len(sample.z), dtype=bool))
     outputs = outputs.copy()
     direction = direction * np.copysign(1.0, correlation(sample.z @ direction, target, sample.weights))
@@ -121,6 +116,17 @@ def find_index(
             outputs[left_out] = held_out[left_out]
     blur = implied_alignment(halves, 1 - 1 / QUARTERS)
     return Index(direction, projections, outputs, variations, halves, implied_alignment(halves), blur)
+
+
+def agreement_of_halves(sample: Sample, direction: Callable[[int, Rows], Host], variances: Host) -> float:
+    """Return the `agreement` of the directions of two halves (0 and 1) of the rows, from three ways to halve them."""
+    first, *others = sample.parts(QUARTERS)
+    correlations = []
+    for other in others:
+        half = first | other
+        one, rest = (sample.z @ direction(k, rows) for k, rows in enumerate((half, ~half)))
+        correlations.append(correlation(one, rest, sample.weights))
+    return agreement(np.array(correlations), variances)
 
 
 def agreement(correlations: Host, variances: Host) -> float:

@@ -77,12 +77,11 @@ NO_STEP = Move(0.0, math.inf)
 """The first layer stays as it was drawn."""
 
 
-def gradient_on(layer: FirstLayer, sample: Sample, rows: Rows, *, mean: bool = True) -> Host:
-    """Return the gradient on some rows of a sample: its mean over them, or its sum; zero without rows."""
+def gradient_on(layer: FirstLayer, sample: Sample, rows: Rows) -> Host:
+    """Return the mean gradient over some rows of a sample; zero without rows."""
     w = sample.weights[rows]
     # No rows with a single fold: too few distinct ones to leave some out of the step.
-    total = float(w.sum()) if mean else 1.0
-    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
+    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (float(w.sum()) or 1.0)
 
 
 def stepped(

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import Metric
-from gradstep.estimators.moves import Move, average_gradients, fit_on, gradient_rows
+from gradstep.estimators.moves import Move, average_gradients, gradient_rows, moved_on
 from gradstep.estimators.rows import HOST, Sample
 from gradstep.simulation.ridge import OutOfRange
 
@@ -85,17 +85,19 @@ def find_index(
 
     def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host, Host]:
         """Return the index of a network fitted to some rows, its outputs on all, and the shares of the inputs."""
-        seen = np.flatnonzero(rows & sample.fit_rows)
-        if not len(seen):
+        known = sample.of(rows & sample.fit_rows)
+        if not len(known.y):
             return nowhere, constant, nowhere
         try:
-            stepped, coefficients, intercepts = fit_on(layer, sample, rows, metric, move, n_steps, penalty)
+            stepped = moved_on(layer, sample, sample.step_rows & rows, metric, move, n_steps)
+            ridge = replace(known, z=stepped.features(HOST, known.z)).ridge()
         except OutOfRange:
             return nowhere, constant, nowhere
+        coefficients, intercepts = ridge.fitted(max(penalty * ridge.mean_square, ridge.floor))
         outputs = stepped.features(HOST, sample.z) @ coefficients + intercepts
         # Numbers of groups are in the order of the rows' hashes, which is random.
-        order = np.argsort(sample.copies.group[seen], kind="stable")[: gradient_rows(sample.y.shape[1])]
-        gradients = average_gradients(stepped, coefficients, sample.of(seen[order]))
+        order = np.argsort(known.copies.group, kind="stable")[: gradient_rows(sample.y.shape[1])]
+        gradients = average_gradients(stepped, coefficients, known.of(order))
         if not np.isfinite(gradients).all() or not gradients.any():
             return nowhere, outputs, nowhere
         squares = np.sum(metric.resolved(gradients) ** 2, axis=0)

@@ -69,7 +69,7 @@ class OneStep(BaseEstimator):
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Keep the arguments of `__init__` as they are given: the parameters, which scikit-learn may change."""
-        vars(self).update((name, value) for name, value in given.items() if name != "self")
+        self.__dict__.update((name, value) for name, value in given.items() if name != "self")
 
     def __getattr__(self, name: str) -> Any:
         """Say of what only a fit has that there is none yet; properties that miss something come here, too."""

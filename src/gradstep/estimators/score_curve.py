@@ -412,11 +412,12 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
         wrong = np.maximum(share @ levels.most.wrong + wrong - wrong[-1] + wrong_slope * more, 0.0)[:-1]
     others = ("training_error", "training_standard_error", "classification_standard_error")
     tables = {name: getattr(curve, name) for name in ("n", *others, "test_freedom", "training_freedom")}
+    shorter: dict[str, Any] = {name: None if values is None else values[:-1] for name, values in tables.items()}
     return replace(
         curve,
         test_error=error[:-1],
         test_standard_error=deviation[:-1],
         test_covariance=covariance[:-1, :, :-1],
         classification_error=wrong,
-        **{name: None if values is None else values[:-1] for name, values in tables.items()},
+        **shorter,
     )

@@ -12,7 +12,7 @@ from gradstep.gaussian import scalar_function
 from gradstep.papers import cui2024
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.experiments import drawn_curves, vocabulary
-from gradstep.papers.cui2024.experiments.measured import extrapolated
+from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.figure import Figure, load_figures
 from gradstep.papers.outcome import Judged
 from gradstep.simulation.instance import fit_sample
@@ -61,8 +61,7 @@ def test_eigenvalues_are_those_of_the_whole_sample() -> None:
 
 
 def test_extrapolation_cancels_terms_of_order_one_over_d() -> None:
-    measure = extrapolated(lambda _, d, seed: {"number": seed + 3 / d, "array": np.array([2.0, 5 - 7 / d])})
-    found = measure({"d": 40}, 1)
+    found = extrapolate(lambda d: {"number": 1 + 3 / d, "array": np.array([2.0, 5 - 7 / d])}, 40)
     assert found["number"] == pytest.approx(1.0)
     np.testing.assert_allclose(found["array"], [2.0, 5.0])
 

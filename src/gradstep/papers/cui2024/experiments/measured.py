@@ -18,7 +18,7 @@ from gradstep.papers.cui2024.spiked import Spike, equivalent_srf
 from gradstep.papers.places import Settings
 from gradstep.problem import Problem
 
-__all__ = ["extrapolated", "layer_of", "problem_of", "samples_of", "spike_of", "with_models"]
+__all__ = ["extrapolate", "extrapolated", "layer_of", "problem_of", "samples_of", "spike_of", "with_models"]
 
 _NAMES = ("activation", "teacher", "alpha", "alpha0", "beta", "lam")
 
@@ -66,17 +66,18 @@ def samples_of(parameters: Settings, d: int, seed: int) -> dict[str, Any]:
     }
 
 
-def extrapolated(draw: Callable[[Settings, int, int], Mapping[str, Any]]) -> Callable[[Settings, int], dict[str, Any]]:
-    """Make a measurement of parameters and seed, in the limit of infinite d, from one of parameters, size and seed.
+def extrapolate(draw: Callable[[int], Mapping[str, Any]], d: int) -> dict[str, Any]:
+    """Measure at d and at d/2, and extrapolate to infinite d: terms of order 1/d cancel in 2 q(d) - q(d/2)."""
+    whole, half = draw(d), draw(d // 2)
+    return {name: np.asarray(2 * value - half[name]).tolist() for name, value in whole.items()}
 
-    It is taken at d and at d/2: terms of order 1/d cancel in 2 q(d) - q(d/2).
-    """
+
+def extrapolated(draw: Callable[[Settings, int, int], Mapping[str, Any]]) -> Callable[[Settings, int], dict[str, Any]]:
+    """Make a measurement of parameters and seed from one of parameters, size and seed: it is taken at d and at d/2."""
 
     @wraps(draw)
     def measure(parameters: Settings, seed: int) -> dict[str, Any]:
-        d = int(parameters["d"])
-        whole, half = draw(parameters, d, seed), draw(parameters, d // 2, seed)
-        return {name: np.asarray(2 * value - half[name]).tolist() for name, value in whole.items()}
+        return extrapolate(lambda d: draw(parameters, d, seed), int(parameters["d"]))
 
     return measure
 

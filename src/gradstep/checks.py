@@ -151,14 +151,14 @@ def one_of(field: str, value: object, choices: Sequence[str]) -> str:
     return value
 
 
-def positive(field: str, value: ArrayLike) -> Array:
-    """Return one number or several as an array of floats, all of them finite and positive."""
-    return _floats(field, value, "finite and > 0", lambda array: array > 0)
+def positive(field: str, value: ArrayLike, *, infinite: bool = False) -> Array:
+    """Return one number or several as an array of floats, all of them positive, and finite unless `infinite`."""
+    return _floats(field, value, "> 0, or inf" if infinite else "finite and > 0", lambda array: array > 0, infinite)
 
 
-def nonnegative(field: str, value: ArrayLike) -> Array:
-    """Return one number or several as an array of floats, all of them finite and at least zero."""
-    return _floats(field, value, "finite and >= 0", lambda array: array >= 0)
+def nonnegative(field: str, value: ArrayLike, *, infinite: bool = False) -> Array:
+    """Return one number or several as an array of floats, all of them at least zero, and finite unless `infinite`."""
+    return _floats(field, value, ">= 0, or inf" if infinite else "finite and >= 0", lambda array: array >= 0, infinite)
 
 
 def finite(field: str, value: ArrayLike) -> Array:
@@ -166,8 +166,10 @@ def finite(field: str, value: ArrayLike) -> Array:
     return _floats(field, value, "finite", lambda array: array == array)
 
 
-def _floats(field: str, value: ArrayLike, allowed: str, within: Callable[[Array], NDArray[np.bool_]]) -> Array:
-    """Return a value as floats, at least one, that are finite and `within` what is allowed."""
+def _floats(
+    field: str, value: ArrayLike, allowed: str, within: Callable[[Array], NDArray[np.bool_]], infinite: bool = False
+) -> Array:
+    """Return a value as floats, at least one, that are `within` what is allowed, and finite unless `infinite`."""
     import numpy as np
 
     try:
@@ -176,6 +178,6 @@ def _floats(field: str, value: ArrayLike, allowed: str, within: Callable[[Array]
         raise InvalidInput(field, value, f"numbers, {allowed}") from None
     if array.size == 0:
         raise InvalidInput(field, value, f"at least one number, {allowed}")
-    if not (np.isfinite(array) & within(array)).all():
+    if not (within(array) & (infinite | np.isfinite(array))).all():
         raise InvalidInput(field, value, allowed)
     return array

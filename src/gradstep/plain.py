@@ -10,11 +10,13 @@ __all__ = ["plain"]
 
 
 def plain(value: Any) -> Any:
-    """Return a value with null for nan and infinities, and lists for tuples, whatever it is nested in."""
+    """Return a value with null for nan and infinities, and lists for tuples and arrays, whatever it is nested in."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, float):  # NumPy's double is one too
-        return float(value) if math.isfinite(value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value

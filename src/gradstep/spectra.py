@@ -154,12 +154,12 @@ class SpectrumOverlay(Summarised):
                 "bulk": {
                     "edges": [[band.lower, band.upper] for band in bulk.bands],
                     "atom": bulk.atom,
-                    "eigenvalue": bulk.eigenvalue.tolist(),
-                    "density": bulk.density.tolist(),
+                    "eigenvalue": bulk.eigenvalue,
+                    "density": bulk.density,
                 },
                 "outliers": [{"singular_value": value, "label": label} for value, label in self.outliers],
                 "seeds": list(self.seeds),
-                "measured": self.measured.tolist(),
+                "measured": self.measured,
             }
         )
         return found

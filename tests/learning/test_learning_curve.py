@@ -178,7 +178,7 @@ def test_change_between_two_sizes(curve):
     apart = np.hypot(curve.test_standard_error[a, best[a]], curve.test_standard_error[c, best[c]])
     assert 0 < error < apart / 2  # the pool is shared
     assert curve.change(60, 60) == (0.0, 0.0)
-    with pytest.raises(InvalidInput, match="after: got 61; allowed: one of the numbers of samples"):
+    with pytest.raises(InvalidInput, match="after: got 61; allowed: one of the numbers of rows"):
         curve.change(60, 61)
     with pytest.raises(InvalidInput, match="level: got 95"):
         curve.interval(95)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.papers import ba2022
-from gradstep.papers.ba2022.equivalence import equivalent_features, equivalent_risk
+from gradstep.papers.ba2022.equivalence import equivalent_risk
 from gradstep.papers.ba2022.experiments import equivalence, improvement
+from gradstep.papers.moniri2024 import gaussian_equivalent
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
@@ -101,13 +102,12 @@ def test_bad_penalty() -> None:
 def test_exact_risk_of_the_equivalent_features() -> None:
     """Against fresh features."""
     problem = Problem.ba2022(**RATES, d=15, activation="erf", teacher="sin", eta=2.0)
-    values = ba2022.coefficients("erf", "sin")
     weights = Network(problem, 1).after
     draw = np.random.default_rng(0)
     b = draw.standard_normal((len(weights), 2)) / 10
     exact = equivalent_risk(problem, weights, b)
     inputs = draw.standard_normal((100_000, 15))
-    rows = equivalent_features(values, weights, inputs, draw)
+    rows = gaussian_equivalent(problem.activation, inputs, weights, draw)
     squares = (rows @ b - problem.teacher(inputs[:, 0])[:, None]) ** 2
     error = squares.std(axis=0) / np.sqrt(len(squares))
     assert (np.abs(squares.mean(axis=0) - exact) < 4 * error).all()

@@ -103,7 +103,7 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
             yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
     known = theory if training.has_theory else [math.nan] * len(theory)
     z = Overlay.of(known, [place["test_error"] for place in values], axis=-1).z
-    yield {"kind": "end", "z": plain(z.tolist())}
+    yield {"kind": "end", "z": plain(z)}
 
 
 def _check_work(problems: list[Problem], seeds: int, training: Training) -> None:

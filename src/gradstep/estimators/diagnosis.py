@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from gradstep.errors import GradstepError
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
 from gradstep.estimators.comparison import Compared, Gains, compare_moves
-from gradstep.estimators.index import QUARTERS, Index, agreement, correlation, find_index, implied_alignment
+from gradstep.estimators.index import Index, agreement_of_halves, find_index, implied_alignment
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import Metric, measure
@@ -162,9 +162,9 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     curve, random = _short_curve(fit, training), check_random_state(fit.random_state)
     metric = measure(sample)
 
-    def step(rows: NDArray[np.bool_], *, mean: bool = True) -> Host:
-        """Return the damped gradient of the initial network on some rows, their mean or their sum."""
-        return metric.damped(gradient_on(fit._initial, sample, rows, mean=mean), fit.damping_)
+    def step(rows: NDArray[np.bool_]) -> Host:
+        """Return the damped gradient of the initial network on those of some rows that are the step's."""
+        return metric.damped(gradient_on(fit._initial, sample, sample.step_rows & rows), fit.damping_)
 
     everything = step(sample.step_rows)
     compared = compare_moves(fit, training, sample, metric, everything, random)
@@ -228,7 +228,7 @@ def _indexed(
     sample: Sample,
     metric: Metric,
     compared: Compared,
-    step: Callable[..., Host],
+    step: Callable[[NDArray[np.bool_]], Host],
     everything: Host,
 ) -> _Indexed:
     """Find the index, and how far halves of the rows agree on the direction of the fit."""
@@ -240,7 +240,8 @@ def _indexed(
     if fit.rounds_:
         halves = index.halves
     elif np.any(everything):
-        halves = _agreement(step, sample, metric, fit.damping_)
+        noise = metric.noise(fit.damping_)
+        halves = agreement_of_halves(sample, lambda _, rows: metric.leading(step(rows))[0], noise)
     else:  # a gradient of nothing has no direction to agree on
         halves = 0.0
     return _Indexed(index, halves, combination, target)
@@ -278,17 +279,6 @@ def _along(one: _Indexed, sample: Sample, outputs: Host) -> _Along:
         unexplained = sum(fit_link(kappa, output, w, several).noise ** 2 for output in y.T)
     bins = binned(kappa, target / size, outputs[rows] @ one.combination / size, w)
     return _Along(link, bins, size, float(_variances(y, w).sum()), unexplained)
-
-
-def _agreement(step: Callable[..., Host], sample: Sample, metric: Metric, damping: float) -> float:
-    """Return `Diagnosis.halves` of steps, from the three ways to pair quarters of the rows."""
-    pieces = [step(sample.step_rows & quarter, mean=False) for quarter in sample.parts(QUARTERS)]
-    total, pairs = np.sum(pieces, axis=0), []
-    for piece in pieces[1:]:
-        halves = pieces[0] + piece, total - pieces[0] - piece
-        one, other = (sample.z @ metric.leading(half)[0] for half in halves)
-        pairs.append(correlation(one, other, sample.weights))
-    return agreement(np.array(pairs), metric.noise(damping))
 
 
 def _jackknife(variations: Host, learned: Learned) -> Host:

@@ -10,18 +10,19 @@ function all the same.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import Metric
-from gradstep.estimators.moves import Move, average_gradients, fit_on, gradient_rows
+from gradstep.estimators.moves import Move, average_gradients, gradient_rows, moved_on
 from gradstep.estimators.rows import HOST, Sample
 from gradstep.simulation.ridge import OutOfRange
 
-__all__ = ["QUARTERS", "Index", "agreement", "correlation", "find_index", "implied_alignment"]
+__all__ = ["QUARTERS", "Index", "agreement", "agreement_of_halves", "correlation", "find_index", "implied_alignment"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -84,29 +85,25 @@ def find_index(
 
     def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host, Host]:
         """Return the index of a network fitted to some rows, its outputs on all, and the shares of the inputs."""
-        seen = np.flatnonzero(rows & sample.fit_rows)
-        if not len(seen):
+        known = sample.of(rows & sample.fit_rows)
+        if not len(known.y):
             return nowhere, constant, nowhere
         try:
-            stepped, coefficients, intercepts = fit_on(layer, sample, rows, metric, move, n_steps, penalty)
+            stepped = moved_on(layer, sample, sample.step_rows & rows, metric, move, n_steps)
+            ridge = replace(known, z=stepped.features(HOST, known.z)).ridge()
         except OutOfRange:
             return nowhere, constant, nowhere
+        coefficients, intercepts = ridge.fitted(max(penalty * ridge.mean_square, ridge.floor))
         outputs = stepped.features(HOST, sample.z) @ coefficients + intercepts
         # Numbers of groups are in the order of the rows' hashes, which is random.
-        order = np.argsort(sample.copies.group[seen], kind="stable")[: gradient_rows(sample.y.shape[1])]
-        gradients = average_gradients(stepped, coefficients, sample.of(seen[order]))
+        order = np.argsort(known.copies.group, kind="stable")[: gradient_rows(sample.y.shape[1])]
+        gradients = average_gradients(stepped, coefficients, known.of(order))
         if not np.isfinite(gradients).all() or not gradients.any():
             return nowhere, outputs, nowhere
         squares = np.sum(metric.resolved(gradients) ** 2, axis=0)
         return metric.leading(gradients)[0], outputs, squares / squares.sum()
 
-    pairs = []
-    for other in quarters[1:]:
-        half = quarters[0] | other
-        one, rest = (sample.z @ fitted(layer, rows)[0] for layer, rows in zip(layers, (half, ~half), strict=True))
-        pairs.append(correlation(one, rest, sample.weights))
-    halves = agreement(np.array(pairs), metric.eigenvalues)
-
+    halves = agreement_of_halves(sample, lambda k, rows: fitted(layers[k], rows)[0], metric.eigenvalues)
     direction, outputs, _ = fitted(layers[0], np.ones(len(sample.z), dtype=bool))
     outputs = outputs.copy()
     direction = direction * np.copysign(1.0, correlation(sample.z @ direction, target, sample.weights))
@@ -121,6 +118,17 @@ def find_index(
             outputs[left_out] = held_out[left_out]
     blur = implied_alignment(halves, 1 - 1 / QUARTERS)
     return Index(direction, projections, outputs, variations, halves, implied_alignment(halves), blur)
+
+
+def agreement_of_halves(sample: Sample, direction: Callable[[int, Rows], Host], variances: Host) -> float:
+    """Return the `agreement` of the directions of two halves (0 and 1) of the rows, from three ways to halve them."""
+    first, *others = sample.parts(QUARTERS)
+    correlations = []
+    for other in others:
+        half = first | other
+        one, rest = (sample.z @ direction(k, rows) for k, rows in enumerate((half, ~half)))
+        correlations.append(correlation(one, rest, sample.weights))
+    return agreement(np.array(correlations), variances)
 
 
 def agreement(correlations: Host, variances: Host) -> float:

@@ -21,6 +21,8 @@ __all__ = ["Bins", "Link", "binned", "fit_link", "normal_scores"]
 
 Host = NDArray[np.float64]
 
+#: Bins at most, and rows of each at least.
+_BINS, _FEWEST_ROWS = 20, 10
 _DEGREE = 9
 _KNOTS = 200
 #: Different projections from which there is a spline.
@@ -131,16 +133,14 @@ def _error(squares: Any, freedom: Any, observations: int) -> Any:
     return np.where(left > _ROUNDING, squares / np.maximum(left, _ROUNDING) ** 2, _REFUSED)
 
 
-def roughness_penalty(
-    x: Host, y: Host, weights: Host, *, within: float = 0.0, observations: int | None = None
-) -> tuple[float, float]:
+def roughness_penalty(x: Host, y: Host, weights: Host, *, within: float, observations: int) -> tuple[float, float]:
     r"""Return the penalty at which a smoothing spline has the least error of cross-validation, and its freedom.
 
     The spline minimises :math:`\sum_iw_i(y_i-f(x_i))^2+\lambda\int (f'')^2` over m points x, and the error is
 
     .. math:: \frac{s^2+\frac1m\sum_iw_i(y_i-f(x_i))^2}{(1-\frac{1.4}n\operatorname{tr}A)^2}
 
-    with the matrix A that takes y to the values of f, whose trace is the number of degrees of freedom. The y may be
+    with the matrix A that takes y to the values of f, whose trace is the number of degrees of freedom. The y are
     means of n observations, which vary `within` their points by the mean square :math:`s^2`. With one in place of the
     factor 1.4 (Kim and Gu 2004), one spline in fifty or so would follow the noise from point to point.
 
@@ -169,15 +169,13 @@ def roughness_penalty(
     lost = np.clip(lost, 0.0, 1.0)
     squares = (vectors.T @ (roots * y)) ** 2
 
-    count = len(x) if observations is None else observations
-
     def left(factors: Host) -> Host:
         return np.asarray(factors[:, None] * lost / (1 - lost + factors[:, None] * lost))
 
     def errors(factors: Host) -> Host:
         remains = left(factors)
         residual = within + remains**2 @ squares / len(x)
-        return np.asarray(_error(residual, (1 - remains).sum(axis=1), count))
+        return np.asarray(_error(residual, (1 - remains).sum(axis=1), observations))
 
     place = int(np.argmin(errors(_FACTORS)))
     low, high = (math.log(_FACTORS[at]) for at in (max(place - 1, 0), min(place + 1, len(_FACTORS) - 1)))
@@ -197,12 +195,9 @@ class Bins:
     weight: Host
 
 
-def binned(kappa: Host, y: Host, learned: Host, weights: Host, *, most: int = 20, least_rows: int = 10) -> Bins:
-    """Average n rows along the projection, in bins of equal weight; equal projections share a bin.
-
-    There are `most` bins at most, of `least_rows` rows at least.
-    """
-    count = int(np.clip(len(y) // least_rows, 1, most))
+def binned(kappa: Host, y: Host, learned: Host, weights: Host) -> Bins:
+    """Average n rows along the projection, in bins of equal weight; equal projections share a bin."""
+    count = int(np.clip(len(y) // _FEWEST_ROWS, 1, _BINS))
     return _averaged(_shared_out(kappa, weights, count), kappa, y, learned, weights)
 
 

@@ -31,7 +31,6 @@ __all__ = [
     "ROUNDS",
     "Move",
     "average_gradients",
-    "fit_on",
     "gradient_on",
     "gradient_rows",
     "moved_on",
@@ -77,12 +76,11 @@ NO_STEP = Move(0.0, math.inf)
 """The first layer stays as it was drawn."""
 
 
-def gradient_on(layer: FirstLayer, sample: Sample, rows: Rows, *, mean: bool = True) -> Host:
-    """Return the gradient on some rows of a sample: its mean over them, or its sum; zero without rows."""
+def gradient_on(layer: FirstLayer, sample: Sample, rows: Rows) -> Host:
+    """Return the mean gradient over some rows of a sample; zero without rows."""
     w = sample.weights[rows]
     # No rows with a single fold: too few distinct ones to leave some out of the step.
-    total = float(w.sum()) if mean else 1.0
-    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
+    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (float(w.sum()) or 1.0)
 
 
 def stepped(
@@ -222,22 +220,3 @@ def average_gradients(layer: FirstLayer, coefficients: Host, sample: Sample) -> 
     slopes = layer.slopes(sample.z) * np.sqrt(sample.weights / sample.weights.sum())[:, None]
     gradients = [(slopes * column) @ layer.weights for column in coefficients.T]
     return np.stack(gradients, axis=1).reshape(-1, sample.z.shape[1])
-
-
-def fit_on(
-    layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, move: Move, n_steps: int, penalty: float
-) -> tuple[FirstLayer, Host, Host]:
-    """Make a move and fit the readout, each on those of its rows that are among `rows`.
-
-    The penalty is relative to the mean squared length of a row of centred features. Return the layer, coefficients
-    (N, k) and intercepts (k,).
-
-    Raises
-    ------
-    OutOfRange
-        If features overflow.
-    """
-    layer = moved_on(layer, sample, sample.step_rows & rows, metric, move, n_steps)
-    seen = sample.of(sample.fit_rows & rows)
-    ridge = replace(seen, z=layer.features(HOST, seen.z)).ridge()
-    return layer, *ridge.fitted(max(penalty * ridge.mean_square, ridge.floor))

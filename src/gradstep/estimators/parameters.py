@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gradstep.checks import LARGEST_NUMBER, integer, is_infinite, real
+from gradstep.checks import bounded, integer, is_infinite, real
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.memory import check_fits
@@ -51,18 +51,18 @@ class Settings:
         """Check the parameters of an estimator for a fit to so many rows, of which so many are distinct."""
         width = checked_width(estimator.width, rows, distinct)
         smooth, redraw = _is_auto(estimator.activation), _is_auto(estimator.n_steps)
-        damping, ridge = estimator.damping, getattr(estimator, "ridge", "auto")
+        damping, infinity = estimator.damping, "'auto', a number > 0, or infinity"
         steps = f"'auto' or an integer from 1 to {_MOST_STEPS}"
         return cls(
             width=width,
             activation=_activation("relu" if smooth else estimator.activation),
             smooth=smooth,
             eta=checked_eta(estimator.eta, width),
-            damping=math.inf if is_infinite(damping) else _auto_or("damping", damping, "'auto', {}, or infinity"),
-            ridge=_auto_or("ridge", ridge, "'auto' or {}"),
+            damping=math.inf if is_infinite(damping) else _auto_or("damping", damping, infinity),
+            ridge=_auto_or("ridge", getattr(estimator, "ridge", "auto"), "'auto' or a number > 0"),
             n_steps=1 if redraw else integer("n_steps", estimator.n_steps, 1, _MOST_STEPS, allowed=steps),
             redraw=redraw,
-            offset=_number("offset", estimator.offset, "{}"),
+            offset=bounded("offset", estimator.offset),
             split=_split(estimator.sample_split),
             law=Readout.parse(estimator.readout),
             backend=backend(estimator.device, estimator.dtype),
@@ -73,25 +73,16 @@ def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _number(name: str, value: Any, allowed: str, *, positive: bool = False) -> float:
-    """Return a number of the right sign that is not too large.
-
-    `allowed` is the text of the error, with {} in the place of the words for such a number.
-    """
-    words = allowed.format(f"a number {'>' if positive else '>='} 0, at most {LARGEST_NUMBER:g}")
-    return real(name, value, words, lambda number: 0 <= number <= LARGEST_NUMBER and not (positive and number == 0))
-
-
 def _auto_or(name: str, value: Any, allowed: str) -> float | None:
     """Return a positive number; None for ``"auto"``."""
-    return None if _is_auto(value) else _number(name, value, allowed, positive=True)
+    return None if _is_auto(value) else bounded(name, value, allowed, positive=True)
 
 
 def checked_eta(value: Any, width: int) -> float | None:
     """Return eta; None for ``"auto"``."""
     if isinstance(value, Step):
         return value.size(width)
-    return None if _is_auto(value) else _number("eta", value, "'auto', {}, or a gradstep.Step")
+    return None if _is_auto(value) else bounded("eta", value, "'auto', a number >= 0, or a gradstep.Step")
 
 
 def checked_width(value: Any, rows: int, distinct: int | None = None) -> int:

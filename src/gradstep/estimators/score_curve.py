@@ -33,6 +33,7 @@ from gradstep.checks import positive
 from gradstep.errors import InvalidInput
 from gradstep.estimators.rows import Sample
 from gradstep.learning import LearningCurve, learning_curve
+from gradstep.learning.curve import combined, place_of_size
 from gradstep.learning.given import checked_sizes
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
@@ -130,7 +131,7 @@ class ScoreCurve(Summarised):
     def r2_standard_error(self) -> Host:
         """Its standard error, shape (A, B)."""
         places = np.ndindex(self.r2.shape)
-        return np.reshape([self._combined({place: -1.0}).standard_error for place in places], self.r2.shape)
+        return np.reshape([self._combined([(place, -1.0)]).standard_error for place in places], self.r2.shape)
 
     @property
     def accuracy(self) -> Host | None:
@@ -173,7 +174,7 @@ class ScoreCurve(Summarised):
             If the curve does not have this number.
         """
         place = self._place("n", n)
-        return Score(float(self.r2[place]), self._combined({place: -1.0}).standard_error)
+        return Score(float(self.r2[place]), self._combined([(place, -1.0)]).standard_error)
 
     def change(self, before: int, after: int) -> Score:
         """Return by how much R^2 changes from one number of rows to another, each at its best penalty.
@@ -190,8 +191,7 @@ class ScoreCurve(Summarised):
         InvalidInput
             If the curve does not have one of them.
         """
-        first, last = self._place("before", before), self._place("after", after)
-        return self._combined({first: 1.0, last: -1.0}) if first != last else Score(0.0, 0.0)
+        return self._combined([(self._place("before", before), 1.0), (self._place("after", after), -1.0)])
 
     @property
     def twice(self) -> Score:
@@ -231,8 +231,7 @@ class ScoreCurve(Summarised):
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
         names = ("n", "ridge", "rows", "r2", "r2_standard_error", "accuracy", "best_ridge", "chosen", "caveats")
         shown = {name: getattr(self, name) for name in names}
-        lists = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in shown.items()}
-        found: dict[str, Any] = plain(lists)
+        found: dict[str, Any] = plain(shown)
         return found
 
     def to_frame(self) -> Any:
@@ -296,21 +295,17 @@ class ScoreCurve(Summarised):
         return float(self.curve.test_error[0, -1]) if self.variance is None else self.variance
 
     def _place(self, field: str, n: int) -> tuple[int, int]:
-        found = np.flatnonzero(self.n == n)
-        if not len(found):
-            raise InvalidInput(field, n, f"one of the numbers of rows of the curve, {self.n.tolist()}")
-        return int(found[0]), int(self.best[found[0]])
+        place = place_of_size(self.curve, field, n)
+        return place, int(self.best[place])
 
-    def _combined(self, factors: dict[tuple[int, int], float]) -> Score:
+    def _combined(self, factors: list[tuple[tuple[int, int], float]]) -> Score:
         """Return a sum of errors times factors, over the variance of the targets, with its standard error."""
-        error, covariance, reference = self.curve.test_error, self.curve.test_covariance, self._reference
-        value = sum(factor * float(error[place]) for place, factor in factors.items()) / reference
-        slopes = {place: factor / reference for place, factor in factors.items()}
+        reference = self._reference
+        value = combined(self.curve, factors)[0] / reference
+        slopes = [(place, factor / reference) for place, factor in factors]
         if self.variance is None:
-            slopes[0, error.shape[1] - 1] = -value / reference
-        pairs = ((a, x, b, y) for a, x in slopes.items() for b, y in slopes.items())
-        variance = sum(x * y * float(covariance[(*a, *b)]) for a, x, b, y in pairs)
-        return Score(value, math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else math.nan)
+            slopes.append(((0, len(self.ridge)), -value / reference))
+        return Score(value, combined(self.curve, slopes)[1])
 
 
 class LeftOut(NamedTuple):
@@ -415,20 +410,14 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
     wrong = curve.classification_error
     if wrong is not None:
         wrong = np.maximum(share @ levels.most.wrong + wrong - wrong[-1] + wrong_slope * more, 0.0)[:-1]
+    others = ("training_error", "training_standard_error", "classification_standard_error")
+    tables = {name: getattr(curve, name) for name in ("n", *others, "test_freedom", "training_freedom")}
+    shorter: dict[str, Any] = {name: None if values is None else values[:-1] for name, values in tables.items()}
     return replace(
         curve,
-        n=curve.n[:-1],
         test_error=error[:-1],
         test_standard_error=deviation[:-1],
         test_covariance=covariance[:-1, :, :-1],
-        training_error=curve.training_error[:-1],
-        training_standard_error=curve.training_standard_error[:-1],
         classification_error=wrong,
-        classification_standard_error=_all_but_the_last(curve.classification_standard_error),
-        test_freedom=_all_but_the_last(curve.test_freedom),
-        training_freedom=_all_but_the_last(curve.training_freedom),
+        **shorter,
     )
-
-
-def _all_but_the_last(values: Host | None) -> Host | None:
-    return None if values is None else values[:-1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from gradstep.text_table import Table, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["LearningCurve"]
+__all__ = ["LearningCurve", "combined", "place_of_size"]
 
 _CONVENTION = "sum over rows of (y - phi.b)^2 + ridge |b|^2, no intercept; errors are means over rows of (y - phi.b)^2"
 _WITHOUT_NOISE = ", that of the test without the variance of the label noise"
@@ -162,23 +164,12 @@ class LearningCurve(Summarised):
         InvalidInput
             If a number is not one of those in `n`.
         """
-        places = []
-        for field, size in (("before", before), ("after", after)):
-            found = np.flatnonzero(self.n == size)
-            if not len(found):
-                raise InvalidInput(field, size, f"one of the numbers of samples of the curve, {self.n.tolist()}")
-            places.append((int(found[0]), int(self.best[found[0]])))
-        (a, b), (c, d) = places
-        covariance = self.test_covariance
-        variance = covariance[a, b, a, b] + covariance[c, d, c, d] - 2 * covariance[a, b, c, d]
-        return float(self.test_error[c, d] - self.test_error[a, b]), math.sqrt(max(float(variance), 0.0))
+        first, last = place_of_size(self, "before", before), place_of_size(self, "after", after)
+        return combined(self, [((first, int(self.best[first])), -1.0), ((last, int(self.best[last])), 1.0)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
-        shown = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            shown[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}
         found: dict[str, Any] = plain({**shown, "convention": self.convention})
         return found
 
@@ -252,3 +243,19 @@ class LearningCurve(Summarised):
         if math.isnan(difference):
             return []
         return [f"from n = {reference} to {largest}: the test error changes by {difference:+.3g} +- {error:.2g}"]
+
+
+def place_of_size(curve: LearningCurve, field: str, n: int) -> int:
+    """Return the place of a number of samples among those of a curve; `field` is its name in the error."""
+    found = np.flatnonzero(curve.n == n)
+    if not len(found):
+        raise InvalidInput(field, n, f"one of the numbers of rows of the curve, {curve.n.tolist()}")
+    return int(found[0])
+
+
+def combined(curve: LearningCurve, factors: Sequence[tuple[tuple[int, int], float]]) -> tuple[float, float]:
+    """Return a sum of test errors, each at a place in the table and times a factor, with its standard error."""
+    value = sum(factor * float(curve.test_error[place]) for place, factor in factors)
+    pairs = product(factors, repeat=2)
+    variance = sum(x * y * float(curve.test_covariance[(*a, *b)]) for (a, x), (b, y) in pairs)
+    return value, math.sqrt(max(variance, 0.0))

@@ -43,16 +43,6 @@ class DiagonalResolvent:
     ridge: Array
     weights: Array
 
-    @property
-    def targets(self) -> Array:
-        """Targets of the pool, shape (M, K, 1)."""
-        return self.pool.targets[:, :, None]
-
-    @property
-    def mass(self) -> Array:
-        """Sample weights of the pool, shape (M, 1)."""
-        return self.pool.mass[:, None]
-
     @cached_property
     def spectrum(self) -> Array:
         """Diagonal of the inverse of R, shape (r, G)."""

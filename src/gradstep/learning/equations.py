@@ -81,6 +81,10 @@ class WeightedFit:
     weights: Array
     resolvent: Any
 
+    def columns(self, values: Array) -> Array:
+        """Return values of the pool, with a last axis of length one if this fit has columns."""
+        return values[..., None] if self.weights.ndim > 1 else values
+
     @property
     def bare_leverage(self) -> Array:
         """``phi^T R phi``, shape (M,)."""
@@ -429,7 +433,7 @@ def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool 
     NotConverged
         If the equation is not solved.
     """
-    targets = fit.resolvent.targets
+    targets = fit.columns(fit.resolvent.pool.targets)
     predicted = fit.resolvent.predictions(fit.weights[:, None, ...] * targets, tolerance=tolerance)
     residuals = (targets - predicted) / fit.remainder[:, None, ...]
     own = fit.resolvent.pool.xp.sum(residuals**2, axis=1)

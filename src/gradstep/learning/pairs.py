@@ -111,8 +111,8 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     found = dict(cells)
     for n in {n for n, _ in cells if has_parts(n, pool.rows)}:
         own = [pair for pair in cells if pair[0] == n]
-        parts = measured_errors(pool, int(n), np.array([ridge for _, ridge in own]))
-        for pair, errors, deviations in zip(own, parts.mean.T, parts.deviations.T, strict=True):
+        mean, apart = measured_errors(pool, int(n), np.array([ridge for _, ridge in own]))
+        for pair, errors, deviations in zip(own, mean.T, apart.T, strict=True):
             cell = cells[pair]
             factors = errors / np.maximum([cell.test, cell.training], NOTHING)
             found[pair] = cell._replace(

@@ -12,7 +12,6 @@ Docs, "Learning curve", equation (F15).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from gradstep.host import to_host
 from gradstep.learning.pool import Pool
 
-__all__ = ["MeasuredErrors", "has_parts", "measured_errors"]
+__all__ = ["has_parts", "measured_errors"]
 
 Host = NDArray[np.float64]
 
@@ -35,51 +34,30 @@ _TESTED = 500
 _SEED = 20261125
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredErrors:
-    """Errors of fits to parts of the pool.
-
-    Parameters
-    ----------
-    errors : ndarray, shape (D, 2, B)
-        Test and training error in the mean over each of D divisions of the pool, for B penalties.
-    """
-
-    errors: Host
-
-    @property
-    def mean(self) -> Host:
-        """Mean over the divisions, shape (2, B)."""
-        return np.asarray(self.errors.mean(axis=0))
-
-    @property
-    def deviations(self) -> Host:
-        """Deviations from it, whose squares sum to the variance of the mean over divisions, shape (D, 2, B)."""
-        count = len(self.errors)
-        return np.asarray((self.errors - self.mean) / (count * (count - 1)) ** 0.5)
-
-
 def has_parts(samples: float, rows: int) -> bool:
     """Return whether errors of so few samples are measured on parts of a pool of so many rows."""
     return samples <= _MOST_SAMPLES and _LEAST_ROWS <= rows / samples <= _MOST_ROWS
 
 
-def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
+def measured_errors(pool: Pool, samples: int, ridges: Host) -> tuple[Host, Host]:
     """Measure the errors of fits to so many rows, at most half of those of the pool, at B penalties.
 
-    Docs, "Learning curve", equation (F15).
+    Return the mean test and training error over D divisions of the pool, shape (2, B), and deviations from it, shape
+    (D, 2, B), whose squares sum to the variance of the mean over divisions. Docs, "Learning curve", equation (F15).
     """
     features, targets = to_host(pool.features), to_host(pool.targets)
     parts = pool.rows // samples
     fits = float(np.clip(_CUBES / samples**3, *_FITS))
     random = np.random.default_rng(_SEED)
     window = np.arange(samples + min(pool.rows - samples, _TESTED))
-    errors = []
-    for _ in range(max(_DIVISIONS, math.ceil(fits / parts))):
+    errors, count = [], max(_DIVISIONS, math.ceil(fits / parts))
+    for _ in range(count):
         mixed = random.permutation(pool.order)
         places = mixed[(np.arange(parts)[:, None] * samples + window) % pool.rows]
         errors.append(_errors_of_parts(features, targets, places[:, :samples], places[:, samples:], ridges))
-    return MeasuredErrors(np.array(errors) * (pool.rows / pool.total))
+    found = np.array(errors) * (pool.rows / pool.total)
+    mean = found.mean(axis=0)
+    return mean, (found - mean) / (count * (count - 1)) ** 0.5
 
 
 def _errors_of_parts(features: Host, targets: Host, fitted: Any, tested: Any, ridges: Host) -> Host:

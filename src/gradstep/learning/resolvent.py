@@ -58,16 +58,6 @@ class Resolvent:
     weights: Array
 
     @property
-    def targets(self) -> Array:
-        """Targets of the pool, shape (M, K)."""
-        return self.pool.targets
-
-    @property
-    def mass(self) -> Array:
-        """Sample weights of the pool, shape (M,)."""
-        return self.pool.mass
-
-    @property
     def _basis(self) -> tuple[Array, Array]:
         """Features (M, r) in some scale of their columns, and the penalty of each column in it (r,)."""
         return self.pool.features, self.ridge + 0 * self.pool.eigenvalues

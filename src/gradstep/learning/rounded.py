@@ -122,16 +122,6 @@ class RoundedResolvent:
         return self.whole.ridge
 
     @property
-    def targets(self) -> Array:
-        """Targets of the pool, shape (M, K, 1)."""
-        return self.pool.targets[:, :, None]
-
-    @property
-    def mass(self) -> Array:
-        """Sample weights of the pool, shape (M, 1)."""
-        return self.pool.mass[:, None]
-
-    @property
     def bare_leverage(self) -> Array:
         """``phi^T R phi``, shape (M, 1)."""
         return self.whole.bare_leverage[:, None]

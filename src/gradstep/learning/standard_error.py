@@ -56,7 +56,7 @@ def influence_on_training_error(errors: RowErrors) -> Array:
 def _centred(errors: RowErrors, values: Array, mean_error: Any) -> Array:
     """Return influences on a ratio of means over rows: a row of much sample weight moves the denominator, too."""
     pool = errors.fit.resolvent.pool
-    values = values - mean_error * errors.fit.resolvent.mass
+    values = values - mean_error * errors.fit.columns(pool.mass)
     return (values - pool.xp.mean(values, axis=0)) * (pool.rows / pool.total)
 
 
@@ -92,7 +92,7 @@ def increment_response(
         - (change * bare * rest)[:, None, ...] * e
     )
     shrunk = (
-        resolvent.predictions(w[:, None, ...] * resolvent.targets, resolvent.identity, tolerance)
+        resolvent.predictions(w[:, None, ...] * fit.columns(resolvent.pool.targets), resolvent.identity, tolerance)
         if penalised
         else 0 * e
     )

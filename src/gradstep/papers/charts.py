@@ -14,7 +14,7 @@ from gradstep.panels import Line, Panel, Points, Style, Table
 from gradstep.papers.outcome import Judged, Outcome, points_of
 from gradstep.papers.places import Sample, Settings
 
-__all__ = ["Curve", "Theory", "charts", "grid_of", "measured_points", "table_of"]
+__all__ = ["Curve", "Theory", "charts", "excuse", "grid_of", "measured_points", "table_of"]
 
 Array = NDArray[np.float64]
 Theory = Callable[[Array], Mapping[str, ArrayLike]]
@@ -83,7 +83,7 @@ def charts(
                 continue
             words = {"curve": curve.name or curve.label, "quantity": text}
             own = [
-                sample.compare(value, name, **words, **_excuse(curve, sample))
+                sample.compare(value, name, **words, **excuse(curve.allowance, sample.x))
                 for sample, value in zip(curve.samples, theory[name][np.searchsorted(x, measured)], strict=True)
                 if not _certain(value, sample[name])
             ]
@@ -107,9 +107,9 @@ def _certain(theory: float, values: Array) -> bool:
     return bool(np.ptp(values) == 0 and abs(theory - values[0]) <= 1e-9 * abs(theory))
 
 
-def _excuse(curve: Curve, sample: Sample) -> dict[str, Any]:
-    known = curve.allowance
-    if not known or sample.x > known.get("up_to", math.inf):
+def excuse(known: Settings, x: float = 0.0) -> dict[str, Any]:
+    """Return an allowance of the settings with its reason, as a comparison has them, if it holds at a place."""
+    if not known or x > known.get("up_to", math.inf):
         return {}
     return {"allowance": known["relative"], "reason": known["reason"]}
 

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.overlay import FAR, Overlay
 from gradstep.papers.outcome import Check, Judged
+from gradstep.papers.places import Settings
 
-__all__ = ["below", "in_standard_errors", "not_below", "power_law", "total_fall"]
+__all__ = ["below", "in_standard_errors", "not_below", "power_law", "published_is_off", "total_fall"]
 
 
 def in_standard_errors(values: ArrayLike) -> float:
@@ -48,6 +49,14 @@ def total_fall(before: Sequence[Judged], after: Sequence[Judged]) -> float:
     """
     falls = sum(b.mean - a.mean for b, a in zip(before, after, strict=True))
     return float(falls / math.sqrt(sum(c.standard_error**2 for c in (*before, *after))))
+
+
+def published_is_off(sentence: str, z: float, preset: Settings) -> list[Check]:
+    """Return the check that what is published is so many standard errors off; none if a preset has no ``published_z``.
+
+    Presets without it have too few seeds to tell.
+    """
+    return [Check.at_least(sentence, z, preset["published_z"])] if "published_z" in preset else []
 
 
 def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, NDArray[np.float64]]:

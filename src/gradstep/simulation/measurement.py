@@ -136,7 +136,7 @@ class Measurement(Summarised):
             "problem": self.problem.to_dict(),
             "seeds": list(self.seeds),
             "ridge": plain(self.ridge),
-            "values": plain({name: value.tolist() for name, value in self.values.items()}),
+            "values": plain(self.values),
             "convention": self.convention,
             "versions": dict(self.versions),
         }

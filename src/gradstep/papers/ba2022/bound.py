@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import nonnegative, positive
-from gradstep.errors import InvalidInput
+from gradstep.checks import nonnegative, positive, real
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import tau_star
@@ -75,8 +74,7 @@ def penalty_window(n: int, N: int, epsilon: float) -> tuple[float, float]:
     InvalidInput
         On an argument out of range.
     """
-    if not 0 < epsilon < 0.5:
-        raise InvalidInput("epsilon", epsilon, "in (0, 1/2)")
+    real("epsilon", epsilon, "in (0, 1/2)", lambda value: 0 < value < 0.5)
     samples, width = float(positive("n", n)), float(positive("N", N))
     return width * samples ** (epsilon - 1), width * samples**-epsilon
 

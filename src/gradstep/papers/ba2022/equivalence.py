@@ -18,7 +18,7 @@ from gradstep.papers.ba2022.coefficients import Coefficients
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 
-__all__ = ["R_GE", "equivalent_features", "equivalent_risk"]
+__all__ = ["R_GE", "equivalent_risk"]
 
 Array = NDArray[np.float64]
 
@@ -101,12 +101,6 @@ def R_GE(
     noise = sigma_eps**2
     numerator = values.unlearned + noise + values.mu1_star**2 * bias
     return float(numerator / (1 - freedom(kappa, 2) / n) - noise)
-
-
-def equivalent_features(values: Coefficients, weights: Array, inputs: Array, draw: np.random.Generator) -> Array:
-    r"""Draw the Gaussian equivalent features :math:`\mu_1 W^\top x+\mu_2 z` of (4.1), raw."""
-    noise = draw.standard_normal((inputs.shape[0], weights.shape[0]))
-    return np.asarray(values.mu1 * (inputs @ weights.T) + np.sqrt(values.mu2_squared) * noise)
 
 
 def equivalent_risk(problem: Problem, weights: Array, readouts: Array) -> Array:

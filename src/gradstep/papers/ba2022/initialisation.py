@@ -206,18 +206,16 @@ def random_features(
     rho = psi1 / psi2
     m1 = 1 / (rho * kappa)
     m2 = m1 * q * g
-    residual = _residual(m1, m2, lam * rho, rho, psi1, mu1_squared, mu2_squared)
+    bias = mu2_squared * g - kappa * q * g_slope
+    slopes = (-(m1**2) * kappa_slope, -(m1**2) * kappa_slope * bias)
+    residual, defect = _missed((m1, m2), slopes, q * g, lam * rho, rho, psi1, mu1_squared, mu2_squared)
     advice = "Ratios and penalties between 1e-10 and 1e10 are supported; rescale the problem."
     if not (residual <= TOLERANCE).all():
         raise NotConverged("random features", float(np.max(residual)), TOLERANCE, advice)
-
-    noise_variance = sigma_eps**2
-    bias = mu2_squared * g - kappa * q * g_slope
-    slopes = (-(m1**2) * kappa_slope, -(m1**2) * kappa_slope * bias)
-    defect = _defect((m1, m2), slopes, q * g, lam * rho, rho, psi1, mu1_squared, mu2_squared)
     if not (defect <= _SLOPES).all():
         reason = "has another branch of its equations, or slopes that are not theirs"
         raise NotConverged("random features", float(np.max(defect)), _SLOPES, advice, reason)
+    noise_variance = sigma_eps**2
     # kappa_slope - 1 = df2/(n - df2), so that no noise variance is added and subtracted again.
     inflation = aspect * (fraction + kappa * fraction_slope) * kappa_slope
     test_error = unlearned + inflation * (unlearned + noise_variance) + kappa_slope * mu1_star**2 * bias
@@ -239,17 +237,7 @@ def random_features(
     )
 
 
-def _residual(
-    m1: Array, m2: Array, zeta: Array, rho: Array, psi1: Array, mu1_squared: Array, mu2_squared: Array
-) -> Array:
-    u = mu2_squared * m1 + mu1_squared * m2
-    s = 1 / (1 + rho * u)
-    first = np.abs(m2 * (1 + s * mu1_squared * psi1 * m1) / m1 - 1)
-    second = np.abs(zeta * m1 + s * u - 1)
-    return np.asarray(np.maximum(first, second))
-
-
-def _defect(
+def _missed(
     values: tuple[Array, Array],
     slopes: tuple[Array, Array],
     left: Array,
@@ -258,8 +246,8 @@ def _defect(
     psi1: Array,
     mu1_squared: Array,
     mu2_squared: Array,
-) -> Array:
-    """Return how far the solution is from the right branch, and its slopes from those of the equations.
+) -> tuple[Array, Array]:
+    """Return the residual of the equations, and how far the solution is from their right branch and from their slopes.
 
     The errors depend on the slopes in the penalty, which the residual does not check. The wrong root of the bulk's
     resolvent solves all equations: the share `left` of a direction that is not fitted is then negative.
@@ -267,8 +255,9 @@ def _defect(
     (m1, m2), (d1, d2) = values, slopes
     u, du = mu2_squared * m1 + mu1_squared * m2, mu2_squared * d1 + mu1_squared * d2
     s = 1 / (1 + rho * u)
+    residual = np.maximum(np.abs(m2 * (1 + s * mu1_squared * psi1 * m1) / m1 - 1), np.abs(zeta * m1 + s * u - 1))
     # Derivatives of both equations in zeta, over their largest terms.
     first = (d2 * (1 + s * mu1_squared * psi1 * m1), m2 * mu1_squared * psi1 * (s * d1 - rho * s**2 * du * m1), -d1)
     second = (m1, zeta * d1, s**2 * du)
     parts = [np.abs(sum(terms)) / sum(np.abs(term) for term in terms) for terms in (first, second)]
-    return np.asarray(np.max([*parts, -left, left - 1, d1 / m1], axis=0))
+    return np.asarray(residual), np.asarray(np.max([*parts, -left, left - 1, d1 / m1], axis=0))

@@ -119,7 +119,6 @@ def R_linear(
     penalty: ArrayLike,
     psi1: ArrayLike,
     sigma_eps: ArrayLike = 0.0,
-    centred: bool = True,
 ) -> Array:
     r"""Risk of ridge regression on the inputs, :math:`\min_b\frac1n|y-Xb|^2+\ell|b|^2`.
 
@@ -128,15 +127,13 @@ def R_linear(
     Parameters
     ----------
     sigma_star : str or ScalarFunction
-        Teacher.
+        Teacher, whose mean is subtracted.
     penalty : array_like
         :math:`\ell\ge0`; at 0 there have to be more samples than dimensions.
     psi1 : array_like
         :math:`n/d`.
     sigma_eps : array_like
         Standard deviation of the label noise; the risk does not include it.
-    centred : bool
-        See :func:`~gradstep.papers.ba2022.coefficients`; the mean of a teacher that is not centred stays unlearned.
 
     Raises
     ------
@@ -149,12 +146,9 @@ def R_linear(
 
     .. math:: R=\frac{\mu_1^{*2}k^2/(1+k)^2+S}{1-\psi_1^{-1}/(1+k)^2}-\sigma_\epsilon^2 .
     """
-    values = coefficients("linear", sigma_star, centred=centred)
-    ridge, ratio, noise = (
-        nonnegative("penalty", penalty),
-        1 / positive("psi1", psi1),
-        nonnegative("sigma_eps", sigma_eps),
-    )
+    values = coefficients("linear", sigma_star)
+    ridge, noise = nonnegative("penalty", penalty), nonnegative("sigma_eps", sigma_eps)
+    ratio = 1 / positive("psi1", psi1)
     if not ((ridge > 0) | (ratio < 1)).all():
         raise InvalidInput("penalty", penalty, "> 0 unless psi1 > 1")
     half = (1 - ridge - ratio) / 2

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.checks import finite, nonnegative, positive
-from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import Coefficients, coefficients
 from gradstep.papers.ba2022.initialisation import RandomFeatures, bulk_resolvent, random_features
@@ -95,9 +94,7 @@ def theta_squared(values: Coefficients, psi1: ArrayLike, sigma_eps: ArrayLike = 
     InvalidInput
         On an argument out of range.
     """
-    ratio = np.asarray(psi1, dtype=np.float64)
-    if not (ratio > 0).all():
-        raise InvalidInput("psi1", psi1, "> 0, or inf")
+    ratio = positive("psi1", psi1, infinite=True)
     labels = values.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
     return np.asarray(np.square(finite("mu1_star", values.mu1_star)) + labels / ratio)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from gradstep.checks import nonnegative
+from gradstep.checks import nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
@@ -206,10 +206,7 @@ def constructed_risk(
     if abs(student.derivative_mean * target.linear) < 1e-12:
         raise InvalidInput("sigma_star", sigma_star, "an activation and a teacher with linear parts")
     mean = float(target.mean) if centred else 0.0
-    samples, members = np.asarray(psi1, dtype=np.float64), np.asarray(neurons, dtype=np.float64)
-    for field, value in (("psi1", samples), ("neurons", members)):
-        if not (value > 0).all():
-            raise InvalidInput(field, value, "> 0, or inf")
+    samples, members = positive("psi1", psi1, infinite=True), positive("neurons", neurons, infinite=True)
     label_variance = target.second_moment - mean**2 + nonnegative("sigma_eps", sigma_eps) ** 2
     spread = (slope / target.linear) ** 2 * label_variance / samples
     scale = np.sqrt(1 + spread * student.derivative_variance / student.derivative_mean**2)

@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.checks import one_of
+from gradstep.errors import NotConverged
 from gradstep.gaussian.functions import ScalarFunction
 
 __all__ = ["Training", "stable_rate", "train"]
@@ -101,9 +102,7 @@ def train(
     """
     n, N = len(inputs), len(weights)
     scales = {"mean-field": 1.0, "NTK": math.sqrt(N)}
-    if parameterisation not in scales:
-        raise InvalidInput("parameterisation", parameterisation, ", ".join(scales))
-    scale = scales[parameterisation]
+    scale = scales[one_of("parameterisation", parameterisation, tuple(scales))]
     first, second = weights.copy(), readout.copy()
     basis = np.stack(directions, axis=1) if directions else np.zeros((weights.shape[1], 0))
     recorded, losses, steps = [], [], []

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
+from gradstep.checks import one_of
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.papers.cui2024.errors import solve
@@ -173,8 +174,7 @@ def best_step(
     :math:`\sigma=\sigma_*=\mathrm{erf}` the upper bound vanishes at :math:`r=\sqrt3`.
     """
     bounds = {"upper": upper_bound, "lower": lower_bound}
-    if bound not in bounds:
-        raise InvalidInput("bound", bound, "'upper' or 'lower'")
+    one_of("bound", bound, tuple(bounds))
     if not _LEAST_STRENGTH < largest_strength < np.inf:
         raise InvalidInput("largest_strength", largest_strength, f"a finite number above {_LEAST_STRENGTH}")
     student, target = scalar_function(sigma), scalar_function(sigma_star)

@@ -387,9 +387,7 @@ def group_statistics(
     """
     student, target = scalar_function(sigma), scalar_function(sigma_star)
     alpha, beta, lam = (float(positive(n, v)) for n, v in (("alpha", alpha), ("beta", beta), ("lam", lam)))
-    noise, d = float(nonnegative("sigma_eps", sigma_eps)), float(d)
-    if not d > 0:
-        raise InvalidInput("d", d, "a positive number, or inf")
+    noise, d = float(nonnegative("sigma_eps", sigma_eps)), float(positive("d", d, infinite=True))
     one_of("bulk", bulk, ("gaussian", "orthogonal"))
     if bulk == "orthogonal" and beta > 1:
         raise InvalidInput("beta", beta, "at most 1 when the rows are orthogonal")

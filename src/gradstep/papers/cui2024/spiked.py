@@ -98,9 +98,7 @@ def equivalent_srf(
     the odd activations of the paper, whose formula this then is.
     """
     eta_tilde, sigma_eps = nonnegative("eta_tilde", eta_tilde), nonnegative("sigma_eps", sigma_eps)
-    alpha0 = np.asarray(alpha0, dtype=np.float64)
-    if not (alpha0 >= 0).all():
-        raise InvalidInput("alpha0", alpha0, ">= 0, or inf")
+    alpha0 = nonnegative("alpha0", alpha0, infinite=True)
     eta_tilde, alpha0, sigma_eps = np.broadcast_arrays(eta_tilde, alpha0, sigma_eps)
     function = scalar_function(sigma)
     if eta_tilde.any() and not is_continuous(function):

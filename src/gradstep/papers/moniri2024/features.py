@@ -124,7 +124,7 @@ def gaussian_equivalent(
     Parameters
     ----------
     activation : str or ScalarFunction
-        Centred.
+        Its mean is left out.
     inputs : ndarray, shape (n, d)
     weights : ndarray, shape (N, d)
     draw : numpy.random.Generator

@@ -19,11 +19,12 @@ import numpy as np
 
 from gradstep.panels import Line, Panel, Points
 from gradstep.papers.ba2022.coefficients import coefficients
-from gradstep.papers.ba2022.equivalence import R_GE, equivalent_features, equivalent_risk
+from gradstep.papers.ba2022.equivalence import R_GE, equivalent_risk
 from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
 from gradstep.papers.charts import measured_points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
+from gradstep.papers.moniri2024.features import gaussian_equivalent
 from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
@@ -62,7 +63,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
         if step in steps:
             found["network"].append(float(network.initial.test_error(tolerance=1e-7)))
             draw = generator(seed, Purpose.TEST_INPUTS, step)
-            fit = fit_rows(equivalent_features(values, weights, inputs, draw), labels, penalties)
+            fit = fit_rows(gaussian_equivalent(problem.activation, inputs, weights, draw), labels, penalties)
             found["equivalent"].append(float(equivalent_risk(problem, weights, fit.readouts)[0]))
             found["formula"].append(found["path"][-1])
         if step < max(steps):

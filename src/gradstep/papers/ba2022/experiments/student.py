@@ -57,10 +57,7 @@ class Student(Curves):
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Draw a panel for each pair of functions."""
-        found = Outcome()
-        for curve in self.curves:
-            found += self._panel(curve, on_curve(samples, curve["label"]))
-        return found
+        return sum((self._panel(curve, on_curve(samples, curve["label"])) for curve in self.curves), Outcome())
 
     def _panel(self, curve: Settings, samples: Sequence[Sample]) -> Outcome:
         # This noise of the gradient is in the directions orthogonal to the teacher.

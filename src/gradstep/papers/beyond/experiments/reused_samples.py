@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.panels import Line, Panel, Points
-from gradstep.papers.charts import grid_of
+from gradstep.papers.charts import excuse, grid_of
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
@@ -56,10 +56,7 @@ class ReusedSamples(Experiment):
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Draw both kinds, judge fresh samples by theory where there is one, and check what is claimed."""
-        found = Outcome()
-        for teacher in self.settings["teachers"]:
-            found += self._panel(teacher, samples)
-        return found
+        return sum((self._panel(teacher, samples) for teacher in self.settings["teachers"]), Outcome())
 
     def _panel(self, teacher: Settings, samples: Sequence[Sample]) -> Outcome:
         points, lines, comparisons = [], [], []
@@ -74,8 +71,7 @@ class ReusedSamples(Experiment):
                 theory = [second_step(self._problem(teacher["teacher"], ratio)).alignment for ratio in grid]
                 lines.append(Line.of(grid, theory, training["label"], training["regime"]))
                 at = np.searchsorted(grid, x)
-                known = self.settings["allowance"]
-                words = {"quantity": "alignment", "allowance": known["relative"], "reason": known["reason"]}
+                words = {"quantity": "alignment", **excuse(self.settings["allowance"])}
                 comparisons += [s.compare(theory[k], "alignment", **words) for s, k in zip(own, at, strict=True)]
         axes = ("samples of a step n_step/d", "alignment after two steps")
         panel = Panel(teacher["title"], *axes, x_scale="log", lines=lines, points=points)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.panels import Line, Panel, Points
-from gradstep.papers.charts import grid_of
+from gradstep.papers.charts import excuse, grid_of
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
 from gradstep.papers.places import Place, Sample, Settings
@@ -97,8 +97,7 @@ class SecondOutliers(Experiment):
             outlier = found.outliers[place]
             if outlier.singular_value < self.settings["resolved"] * found.edge:
                 continue
-            curve, excuse = self.settings["outliers"][place]["label"], dict(self.settings["allowance"])
-            known = {"allowance": excuse["relative"], "reason": excuse["reason"]}
+            curve, known = self.settings["outliers"][place]["label"], excuse(self.settings["allowance"])
             value = sample["singular_value"][:, place]
             yield sample.compare(outlier.singular_value, value, curve=curve, quantity="singular value", **known)
             if not place:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -76,11 +77,9 @@ class SeveralSteps(Experiment):
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Draw the lines with the fits, and compare these with the lines layer by layer."""
-        found = Outcome()
-        for teacher in self.settings["teachers"]:
-            for title in dict.fromkeys(training["title"] for training in self.settings["trainings"]):
-                found += self._panel(teacher["title"], title, samples)
-        return found
+        teachers = [teacher["title"] for teacher in self.settings["teachers"]]
+        titles = dict.fromkeys(training["title"] for training in self.settings["trainings"])
+        return sum((self._panel(*names, samples) for names in product(teachers, titles)), Outcome())
 
     def _panel(self, teacher: str, title: str, samples: Sequence[Sample]) -> Outcome:
         d, (line, fits) = int(self.preset["d"]), self._sizes()

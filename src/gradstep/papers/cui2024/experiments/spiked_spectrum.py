@@ -88,10 +88,8 @@ class SpikedSpectrum(Curves):
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Draw the histograms, the outlier, and the outlier over what is published."""
-        found, (curve,) = Outcome(), self.curves
-        for sample in samples:
-            if sample.x in self.settings["histograms"]:
-                found += self._histogram(sample)
+        shown, (curve,) = self.settings["histograms"], self.curves
+        found = sum((self._histogram(sample) for sample in samples if sample.x in shown), Outcome())
         outliers = super().outcome(samples)
         (axes,), strongest = outliers.panels, outliers.comparisons[-1]
         published = {x: float(self.theory(curve, np.array([x]), published=True)["largest"][0]) for x in axes.lines[0].x}

@@ -26,13 +26,14 @@ import numpy as np
 
 from gradstep.overlay import Overlay
 from gradstep.panels import Line, Panel, Points
+from gradstep.papers.claims import published_is_off
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import PUBLISHED
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
-from gradstep.papers.outcome import Check, Judged, Outcome
+from gradstep.papers.outcome import Judged, Outcome
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -116,16 +117,14 @@ class Exponents(Experiment):
                 points[error].append(replace(shown, mean=(before - np.array(shown.mean)).tolist()))
             published = (limit(settings["base"], LIMITS[gain], int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
             rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
-        checks = []
-        if "published_z" in self.preset:
-            name = f"the published limit lies up to {{}} standard errors from networks at n = {sizes[-1]:g}"
-            checks.append(Check.at_least(name, rejected, self.preset["published_z"]))
+        name = f"the published limit lies up to {{}} standard errors from networks at n = {sizes[-1]:g}"
+        checks = published_is_off(name, rejected, self.preset)
         lines = self._lines()
         panels = tuple(
             Panel(LABELS[name], "exponent α of the step size", LABELS[name], lines=lines[name], points=points[name])
             for name in settings["panels"]
         )
-        return Outcome(panels, tuple(comparisons), tuple(checks))
+        return Outcome(panels, comparisons, checks)
 
     def _problems(self, n: float, alphas: Iterable[float]) -> list[Problem]:
         return [Problem.moniri2024(**self.settings["base"], n=n, alpha=float(alpha)) for alpha in alphas]

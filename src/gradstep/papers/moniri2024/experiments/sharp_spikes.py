@@ -31,6 +31,7 @@ from numpy.polynomial.polynomial import polyval
 
 from gradstep.overlay import Overlay
 from gradstep.panels import Line, Panel, Points, Table
+from gradstep.papers.claims import published_is_off
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.gains import PUBLISHED, Delta_by_matrix
@@ -121,14 +122,8 @@ class SharpSpikes(Experiment):
                 rejected = max(rejected, abs(Overlay.of(published, values[:, l - 1]).z))
         polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
         checks = _equations(settings["accuracy"], polynomial)
-        if "published_z" in self.preset:
-            checks.append(
-                Check.at_least(
-                    "the published spikes lie up to {} standard errors from the networks",
-                    rejected,
-                    self.preset["published_z"],
-                )
-            )
+        text = "the published spikes lie up to {} standard errors from the networks"
+        checks += published_is_off(text, rejected, self.preset)
         printed, more = _printed(settings, slides, closed)
         gains = Points.measured(degrees, np.cumsum(values, axis=1).T, "", "")
         rows = [

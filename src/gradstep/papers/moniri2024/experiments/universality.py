@@ -20,6 +20,7 @@ import numpy as np
 from gradstep.overlay import Overlay
 from gradstep.panels import Guide, Line, Panel, Points
 from gradstep.papers.charts import grid_of
+from gradstep.papers.claims import published_is_off
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.spiked_features import gradient_rest, terms_of
 from gradstep.papers.moniri2024.features import gaussian_equivalent
@@ -120,10 +121,9 @@ class Universality(Experiment):
         first, last = np.abs(training["corrected"].mean(axis=1))
         name = f"training errors of F_l and F differ at n = {sizes[-1]:g} by {{}} times what they do at {sizes[0]:g}"
         checks = [Check.at_most(name, last / first, self.settings["falls"])]
-        if "published_z" in self.preset:
-            z = abs(Overlay.of(0.0, testing["F_l"][-1]).z)
-            name = f"the published F_l is {{}} standard errors off in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
-            checks.append(Check.at_least(name, z, self.preset["published_z"]))
+        z = abs(Overlay.of(0.0, testing["F_l"][-1]).z)
+        name = f"the published F_l is {{}} standard errors off in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
+        checks += published_is_off(name, z, self.preset)
         return Outcome(panels, comparisons, checks)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -65,11 +65,17 @@ class OneStep(BaseEstimator):
         dtype: str = "float64",
         device: str | None = None,
     ) -> None:
-        self._keep(locals())
-
-    def _keep(self, given: Mapping[str, Any]) -> None:
-        """Keep the arguments of `__init__` as they are given: the parameters, which scikit-learn may change."""
-        self.__dict__.update((name, value) for name, value in given.items() if name != "self")
+        self.width = width
+        self.activation = activation
+        self.eta = eta
+        self.damping = damping
+        self.readout = readout
+        self.n_steps = n_steps
+        self.offset = offset
+        self.sample_split = sample_split
+        self.random_state = random_state
+        self.dtype = dtype
+        self.device = device
 
     def __getattr__(self, name: str) -> Any:
         """Say of what only a fit has that there is none yet; properties that miss something come here, too."""

@@ -79,7 +79,21 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):
         dtype: str = "float64",
         device: str | None = None,
     ) -> None:
-        self._keep(locals())
+        super().__init__(
+            width,
+            activation=activation,
+            eta=eta,
+            damping=damping,
+            ridge=ridge,
+            readout=readout,
+            n_steps=n_steps,
+            offset=offset,
+            sample_split=sample_split,
+            random_state=random_state,
+            dtype=dtype,
+            device=device,
+        )
+        self.class_weight = class_weight
 
     def _targets_of_fit(self, y: Any) -> NDArray[np.float64]:
         classes, targets = class_targets(y)

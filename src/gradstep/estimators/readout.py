@@ -78,7 +78,20 @@ class OneStepReadout(OneStep):
         dtype: str = "float64",
         device: str | None = None,
     ) -> None:
-        self._keep(locals())
+        super().__init__(
+            width,
+            activation=activation,
+            eta=eta,
+            damping=damping,
+            readout=readout,
+            n_steps=n_steps,
+            offset=offset,
+            sample_split=sample_split,
+            random_state=random_state,
+            dtype=dtype,
+            device=device,
+        )
+        self.ridge = ridge
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take the step and fit the readout.

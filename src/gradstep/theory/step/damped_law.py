@@ -233,11 +233,6 @@ class DampedPoints:
         return self.d_whole[..., 0, 0]
 
     @property
-    def d_turned(self) -> Complex:
-        """The derivative of `turned`."""
-        return self.d_whole[..., 0, 1:]
-
-    @property
     def d_inner(self) -> Complex:
         """The derivative of H."""
         return self.d_whole[..., 1:, 1:]

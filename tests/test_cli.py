@@ -591,6 +591,19 @@ def test_unknown_options_are_refused(option: list[str]) -> None:
     assert option[0] in json.loads(as_json.stderr)["error"]["message"]
 
 
+def test_a_misspelt_parameter_is_told_whatever_its_value(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('[problem]\nactivaton = "tanh"\n')
+    for result in (
+        run("predict", "--settings", str(path)),
+        run("predict", "--set", "activaton=tanh"),
+        run("sweep", str(path), "--out", str(tmp_path / "results")),
+    ):
+        assert result.exit_code == 2
+        told = message(result.stderr)
+        assert told.startswith("error: activaton: not a known name (did you mean activation?); allowed: one of the")
+
+
 def test_minus_infinity_is_no_dimension() -> None:
     result = run("predict", "--d", "-inf")
     assert result.exit_code == 2
@@ -1072,6 +1085,10 @@ def test_a_table_that_cannot_be_used_is_one_message_that_names_the_column(
         ("empty.csv", b"", "a table that can be read"),
         ("bad.parquet", b"no table", "a table that can be read"),
         ("table.xlsx", b"", "a file whose name ends in .csv or .parquet"),
+        ("semicolons.csv", b"x;y\n1;2\n", "columns between commas, not semicolons"),
+        ("twice.csv", b"x,y,y\n1,2,3\n", "columns with different names"),
+        ("short.csv", b"x,y\n1,2\n", "at least 10 rows for a learning curve"),
+        ("infinite.csv", b"x,y\n" + 12 * b"1,2\n" + b"inf,3\n", "finite numbers: remove these rows"),
     ],
 )
 def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, allowed: str, tmp_path: Path) -> None:

@@ -63,6 +63,25 @@ def test_the_line_passes_through_the_theory_at_the_places_and_is_dense(measured)
         np.testing.assert_allclose(dense["test_error"].theory[x.index(place)], theory, rtol=1e-9)
 
 
+def test_an_infinite_value_does_not_make_the_others_coarse():
+    found = gs.curve(PROBLEM, over={"damping": [0.01, 0.1, 1, 10, np.inf]})
+    dense = found.dense.axes[0]
+    assert dense.is_logarithmic
+    assert len(dense.numbers) > 20
+    assert dense.numbers[-1] == np.inf
+    assert dense.values[-2] == 10
+    panel = found.plot("test_error").axes[0]
+    assert panel.get_xscale() == "log"
+    assert panel.get_xlim()[1] < 100
+
+
+def test_the_theory_of_a_single_place_is_in_sight():
+    (line,) = gs.curve(PROBLEM, over={"n": [40]}).plot("test_error").axes[0].lines
+    (left, right), (low, high) = line.get_data()
+    assert left < 40 < right
+    assert low == high == gs.predict(PROBLEM.replace(n=40)).test_error
+
+
 def test_the_figure_shows_the_numbers(measured):
     panel, *_ = measured.plot("test_error", references=("kernel lower bound", "label noise")).axes
     assert panel.get_xlabel() == "samples of the fit, $n/d$"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from numpy.linalg import LinAlgError
 
@@ -30,6 +31,12 @@ def test_a_prediction_beyond_double_precision_says_so() -> None:
     )
     with pytest.raises(gs.NotConverged, match="use less extreme settings"):
         gs.predict(problem)
+
+
+def test_a_value_of_several_lines_is_told_in_one() -> None:
+    told = str(gs.InvalidInput("X", np.zeros((3, 3)), "numbers, finite"))
+    assert told.startswith("X: got array([[0., 0., 0.], [0.,")
+    assert "\n" not in told
 
 
 def test_a_misspelt_word_has_a_guess() -> None:

@@ -277,7 +277,8 @@ class Curve(Summarised):
         over = " and ".join(axis.head for axis in self.axes)
         count = 0 if self.comparison is None else len(self.comparison.seeds)
         networks = f", theory over {count} networks each" if count else ", theory"
-        title = f"{kind} over {over}: {len(self.problems)} problems{networks}"
+        problems = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}"
+        title = f"{kind} over {over}: {problems}{networks}"
         return Summary(title, [self.shared], self.table(("test_error", "train_error", "alignment")), self.notes())
 
 

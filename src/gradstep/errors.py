@@ -96,6 +96,7 @@ def _shown(value: object) -> str:
         text = repr(value)
     except Exception:  # an integer of thousands of digits, a class of the user's own
         return f"<{type(value).__name__}>"
+    text = " ".join(text.split())  # arrays and tables have lines of their own
     half = _SHOWN // 2
     return text if len(text) <= _SHOWN else f"{text[:half]} ... {text[-half:]}"
 

@@ -107,17 +107,17 @@ class Axis:
         return round(place) if self.name in _WHOLE and math.isfinite(place) else place
 
     def dense(self, count: int | None = None) -> Axis:
-        """Return the axis with many more values between its ends, its own among them.
+        """Return the axis with many more values between its finite ends, its own among them.
 
         Parameters
         ----------
         count : int, optional
             How many; an axis that has as many stays what it is.
         """
-        numbers = self.numbers or (0.0,)
+        numbers = self._finite
         low, high = min(numbers), max(numbers)
         wanted = count or (_MANY if self.name in _CHEAP else _FEW)
-        if low == high or not math.isfinite(high) or len(numbers) >= wanted:
+        if low == high or len(numbers) >= wanted:
             return self
         spaced = np.geomspace if self.is_logarithmic else np.linspace
         between = [self.at(place) for place in spaced(low, high, wanted)[1:-1].tolist()]
@@ -126,11 +126,15 @@ class Axis:
         return Axis(self.name, tuple(value for _, value in order))
 
     @property
+    def _finite(self) -> tuple[float, ...]:
+        return tuple(filter(math.isfinite, self.numbers or ())) or (0.0,)
+
+    @property
     def is_logarithmic(self) -> bool:
-        """Whether the numbers are positive and spread over more than a factor of thirty, evenly in the logarithm."""
-        numbers = self.numbers or (0.0,)
+        """Whether the finite numbers are positive and spread over a factor of thirty, evenly in the logarithm."""
+        numbers = self._finite
         smallest, largest = min(numbers), max(numbers)
-        if smallest <= 0 or largest / smallest < 30 or not math.isfinite(largest):
+        if smallest <= 0 or largest / smallest < 30:
             return False
         return sorted(numbers)[len(numbers) // 2] < (smallest + largest) / 4
 

@@ -262,9 +262,7 @@ def _spelled(constructor: _Constructor) -> _Constructor:
 
     @wraps(constructor)
     def spelled(*args: Any, **given: Any) -> Any:
-        for name, value in given.items():
-            if name not in known:
-                raise InvalidInput(name, value, f"one of the parameters {', '.join(sorted(known))}")
+        _check_names(given, known)
         return constructor(*args, **given)
 
     return cast(_Constructor, spelled)
@@ -624,6 +622,36 @@ class Problem:
             raise InvalidInput("settings", settings, "a mapping of parameter names to values")
         values = dict(settings)
         convention = values.pop("convention", "canonical")
+        constructor = cls._constructor(convention)
+        known, required = _parameters(constructor)
+        _check_names(values, known)
+        for name in required:
+            if name not in values:
+                raise InvalidInput(name, None, f"a value (the convention {convention!r} needs one)", MISSING)
+        for name in ("d", "n", "psi1_step", "alpha0", "damping"):
+            if values.get(name) in ("inf", "infinity"):
+                values[name] = math.inf
+        return constructor(**values)
+
+    @classmethod
+    def check_names(cls, settings: Mapping[str, Any]) -> None:
+        """Refuse settings with a key that `from_dict` does not know, whatever the values are.
+
+        Parameters
+        ----------
+        settings : mapping
+            As of `from_dict`; a value may be a list or a range that is still to be read.
+
+        Raises
+        ------
+        InvalidInput
+            On an unknown convention, and on keys that are no parameters of it.
+        """
+        values = dict(settings)
+        _check_names(values, _parameters(cls._constructor(values.pop("convention", "canonical")))[0])
+
+    @classmethod
+    def _constructor(cls, convention: object) -> Callable[..., Self]:
         constructors: dict[str, Callable[..., Self]] = {
             "canonical": cls,
             "ba2022": cls.ba2022,
@@ -632,18 +660,7 @@ class Problem:
         }
         if not isinstance(convention, str) or convention not in constructors:
             raise InvalidInput("convention", convention, ", ".join(map(repr, constructors)))
-        constructor = constructors[convention]
-        known, required = _parameters(constructor)
-        for name in values:
-            if name not in known:
-                raise InvalidInput(name, values[name], f"one of the parameters {', '.join(sorted(known))}")
-        for name in required:
-            if name not in values:
-                raise InvalidInput(name, None, f"a value (the convention {convention!r} needs one)", MISSING)
-        for name in ("d", "n", "psi1_step", "alpha0", "damping"):
-            if values.get(name) in ("inf", "infinity"):
-                values[name] = math.inf
-        return constructor(**values)
+        return constructors[convention]
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Self:
@@ -1107,6 +1124,12 @@ _FIELDS: dict[str, Callable[[Any, float], object]] = {
 
 def _scaled(penalty: float, size: int | Proportional) -> float | Proportional:
     return Proportional(penalty * size.ratio) if isinstance(size, Proportional) else penalty * size
+
+
+def _check_names(given: Mapping[str, object], known: Collection[str]) -> None:
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidInput(name, value, f"one of the parameters {', '.join(sorted(known))}")
 
 
 @lru_cache  # reading a signature takes longer than all checks of its values

@@ -420,6 +420,16 @@ def test_every_axis(watched):
     assert "above the other end" in page.inner_text("#error-axis")
     watched.write("axis-from", "seven")
     assert page.inner_text("#error-axis") == "“seven” is not a number"
+    watched.write("axis-from", "1e7")
+    assert page.inner_text("#regime-text") == "Range of the axis: a number > 0, at most 1e6."
+
+
+def test_the_key_names_the_setting_only_where_the_figure_has_it(watched):
+    page = watched.open(FAST)
+    assert "this setting" in page.inner_text("#key")
+    watched.write("n-value", "0.1")
+    assert "this setting" not in page.inner_text("#key")
+    assert "this setting" not in watched.traces()
 
 
 def test_correlated_inputs_and_damping(watched):

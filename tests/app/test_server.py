@@ -653,6 +653,19 @@ def test_who_waits_no_more_leaves_a_process_that_answers():
         thread.submit(lambda: asyncio.run(asyncio.wait_for(run(), 100))).result()
 
 
+def test_a_process_that_has_answered_is_free_for_the_next_request():
+    async def run():
+        workers = Workers(1, waiting=0)
+        try:
+            for _ in range(3):  # at once, before the process is among those that are free
+                assert await workers.ask("answers:code", {"problems": [DEFAULT], "axis": AXIS})
+        finally:
+            workers.close()
+
+    with ThreadPoolExecutor(1) as thread:  # the browser's tests leave a loop running in this one
+        thread.submit(lambda: asyncio.run(asyncio.wait_for(run(), 100))).result()
+
+
 # --- what the server refuses ---------------------------------------------------------------------------------------
 
 

@@ -203,6 +203,7 @@ def test_figure(rows, ridge):
     figure = gs.learning_curve(features, targets, n=N, ridge=ridge).plot()
     assert len(figure.axes) == 1 + (ridge != 5.0)
     figure.canvas.draw()
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == [str(min(N)), "60", str(max(N))]
 
 
 def test_pairs_without_a_solution_are_nan_and_told():

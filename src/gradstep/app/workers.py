@@ -251,7 +251,8 @@ class Workers:
             self._retire(worker, waiting, 0.0 if ended else None)
 
     async def _take(self) -> _Worker:
-        if self._idle.empty() and self._waiting >= self._most_waiting:
+        # A process that has just answered, or is being replaced, is free in a moment.
+        if self._idle.empty() and self._waiting >= self._most_waiting + len(self._retiring):
             raise Busy
         self._waiting += 1
         try:

@@ -620,7 +620,8 @@ def learn(
     used = next(iter(curves.values())).rows
     some = f", {used} of them looked at" if used < len(y) else ""
     inputs = f"{X.shape[1]} input{'s' * (X.shape[1] != 1)}"
-    output.print_lines(f"{table}: {target} from {inputs}, {len(y)} rows{some}, {width} neurons")
+    neurons = f"{width} neuron{'s' * (width != 1)}"
+    output.print_lines(f"{table}: {target} from {inputs}, {len(y)} rows{some}, {neurons}")
     output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
     output.print_table(scores_table(curves))
     notes = notes_of(curves)

@@ -103,8 +103,10 @@ def build_grid(given: Mapping[str, Any]) -> Grid:
         Naming the parameter, its value and what is allowed; also if there are more than `MOST_PROBLEMS` problems.
     """
     from gradstep.grid import Axis, Grid
+    from gradstep.problem import Problem
     from gradstep.ranges import values_of
 
+    Problem.check_names(given)  # before the values, which are read by their names
     convention = given.get("convention", "canonical")
     named = {**DEFAULTS, **given} if convention == "canonical" else dict(given)
     choices = {name: values_of(name, value) for name, value in named.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ _READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
 #: Columns that an error names.
 _NAMED = 8
+#: What is taken for a separator in the only name of a table.
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def read_table(path: Path) -> Any:
@@ -30,7 +33,7 @@ def read_table(path: Path) -> Any:
     Raises
     ------
     InvalidInput
-        If a part of the package is missing, or the file cannot be read.
+        If a part of the package is missing, the file cannot be read, or its columns have no names of their own.
     """
     if any(find_spec(name) is None for name in _PARTS):
         raise missing_extra("learn", ",".join(sorted(set(_PARTS.values()))))
@@ -42,10 +45,19 @@ def read_table(path: Path) -> Any:
     if not path.is_file():
         raise InvalidInput("table", str(path), "a file that exists")
     try:
-        return getattr(pd, reader)(path)
+        frame = getattr(pd, reader)(path)
+        names = list(frame.columns)
+        if reader == "read_csv":  # which gives a second column of the same name another one
+            names = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().to_list()
     except (OSError, ValueError) as error:  # pandas and pyarrow raise kinds of these on what they cannot parse
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput("table", str(path), f"a table that can be read ({reason})") from None
+    if len(set(names)) < len(names):
+        raise InvalidInput("table", _names(sorted(map(str, names))), "columns with different names")
+    if frame.shape[1] == 1 and (found := set(str(frame.columns[0])) & set(_SEPARATORS)):
+        given = f"one column, {str(frame.columns[0])!r}"
+        raise InvalidInput("table", given, f"columns between commas, not {_SEPARATORS[min(found)]}")
+    return frame
 
 
 def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
@@ -54,7 +66,7 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     Raises
     ------
     InvalidInput
-        On names that no column has, a target that is dropped, and targets with missing values.
+        On names that no column has, a target that is dropped or has missing values, infinite numbers, and few rows.
     """
     frame = frame.rename(columns=str)
     for field, name in (("target", target), *(("drop", name) for name in drop)):
@@ -69,6 +81,14 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
         raise InvalidInput("table", target, "a table with other columns than the target")
     if y.isna().any():
         raise InvalidInput("table", f"missing values in {target!r}", "a target in every row: remove the other rows")
+    for name, column in (*X.items(), (target, y)):
+        if column.dtype.kind == "f" and column.abs().max() == inf:
+            raise InvalidInput("table", f"infinite values in {name!r}", "finite numbers: remove these rows")
+    from gradstep.estimators.score_curve import FEWEST_ROWS
+
+    if len(y) < FEWEST_ROWS:
+        rows = f"{len(y)} row{'s' * (len(y) != 1)}"
+        raise InvalidInput("table", rows, f"at least {FEWEST_ROWS} rows for a learning curve")
     return X, y
 
 

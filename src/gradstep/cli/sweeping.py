@@ -20,6 +20,7 @@ from gradstep.cli.failure import report as report_failure
 from gradstep.cli.grid import read_toml
 from gradstep.cli.termination import terminable
 from gradstep.errors import InvalidInput
+from gradstep.problem import Problem
 from gradstep.ranges import values_of
 
 if TYPE_CHECKING:
@@ -60,10 +61,13 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     for name in tables["run"]:
         if name not in _RUN:
             raise InvalidInput("run", name, ", ".join(_RUN))
-    over = {name: _range(name, values) for name, values in tables["over"].items()}
     for group in tables["zipped"]:
         if not isinstance(group, dict):
             raise InvalidInput("zipped", group, "tables: [[zipped]], then one line a parameter")
+    shared = {"convention": "canonical", **tables["problem"]}
+    for group in (tables["over"], *tables["zipped"]):
+        Problem.check_names({**group, **shared})  # before the values, which are read by their names
+    over = {name: _range(name, values) for name, values in tables["over"].items()}
     zipped = [{name: _range(name, values) for name, values in group.items()} for group in tables["zipped"]]
     given = {name: value for name, value in changes.items() if value is not None}
     problem = {name: _value(name, value) for name, value in tables["problem"].items()}

@@ -50,7 +50,7 @@ Host = NDArray[np.float64]
 _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 #: Penalties by default, relative to that of the fit. The error near its minimum is flat on this scale.
 _PENALTIES = np.logspace(-4 / 3, 4 / 3, 5)
-_FEWEST_ROWS = 10
+FEWEST_ROWS = 10
 #: The penalty of the constant's coefficient is this part of the smallest number of samples, at most.
 _FREE = 0.01
 #: Penalty of no fit, over the sum of all squares of features.
@@ -343,8 +343,8 @@ def score_curve(
     `middle`, which is by default the model's own.
     """
     rows, weights = len(pool.y), pool.weights
-    if rows < _FEWEST_ROWS:
-        raise InvalidInput("X", f"{rows} rows", f"at least {_FEWEST_ROWS} rows for a learning curve")
+    if rows < FEWEST_ROWS:
+        raise InvalidInput("X", f"{rows} rows", f"at least {FEWEST_ROWS} rows for a learning curve")
     share = weights / weights.sum()
     mean = share @ pool.y
     if not float((share @ (pool.y - mean) ** 2).sum()) > _ROUNDING**2 * float((share @ pool.y**2).sum()):

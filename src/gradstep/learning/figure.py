@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from gradstep.picture import Picture
@@ -39,6 +40,9 @@ def draw_learning_curve(curve: LearningCurve) -> Picture:
         left.text(curve.rows, 0.02, " rows at hand", color=_GREY, transform=left.get_xaxis_transform())
     title = "Best penalty at each n" if several else f"ridge = {curve.ridge[0]:.4g}"
     left.set(xscale="log", xlabel="training rows n", ylabel="mean squared error", title=title)
+    ticks = np.unique([n[0], n[-1], *n[(n == curve.rows) | (n == 2 * curve.rows)]])
+    left.set_xticks(ticks, [f"{place:g}" for place in ticks])
+    left.xaxis.set_minor_locator(NullLocator())
     left.legend(frameon=False)
     for axes in more:
         draw_against_penalty(axes, curve.n, curve.ridge, curve.test_error, curve.best, "n = {}", _RED, _SHOWN)

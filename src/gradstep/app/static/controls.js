@@ -101,7 +101,8 @@ export function controlOf(field) {
 export function nameOf(field) {
   const id = controlOf(field);
   if (id === "simulate") return COUNTS[field];
-  return SLIDERS[id]?.label ?? (id && id !== "axis" ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
+  if (id === "axis") return "Range of the axis";
+  return SLIDERS[id]?.label ?? (id ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
 }
 
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */

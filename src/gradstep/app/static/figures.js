@@ -117,6 +117,9 @@ function logAxis(low, high) {
   return { type: "log", tickvals, ticktext: tickvals.map((v) => written(v)) };
 }
 
+/** Whether a place is on the axis, or just beyond one of its ends. */
+export const onAxis = (x, axis) => Number.isFinite(x) && x >= axis.from * 0.95 && x <= axis.to * 1.05;
+
 /**
  * Traces and layout of the errors.
  *
@@ -157,7 +160,7 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     if (!points) continue;
     const colour = points.old ? fade(colours.soft, 0.55) : own;
     const rim = points.old ? colour : colours.ink;
-    const inside = ({ x, test_error: test }) => test && x >= axis.from * 0.95 && x <= axis.to * 1.05;
+    const inside = ({ x, test_error: test }) => test && onAxis(x, axis);
     const shown = points.places.map((place, k) => ({ ...place, x: points.x[k] })).filter(inside);
     for (const [quantity, symbol, size] of [["train_error", "circle-open", 6], ["test_error", "circle", 9]]) {
       traces.push({
@@ -171,7 +174,7 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     }
   }
   const mine = curves.find((c) => c.active);
-  if (mine?.here && !mine.beyond && Number.isFinite(mine.here.x)) {
+  if (mine && !mine.beyond && onAxis(mine.here?.x, axis)) {
     traces.push({
       x: [mine.here.x], y: [mine.here.test_error], mode: "markers", name: "this setting", hoverinfo: "skip",
       marker: { size: 12, color: colours.card, line: { color: mine.colour, width: 3 } },

@@ -242,7 +242,7 @@ function showKey(curves) {
     ["solid", "test", true],
     ["dots", "training", true],
     ["faint", "theory of one gradient step", curves.some((c) => c.beyond)],
-    ["dot", "this setting", curves.some((c) => c.active && !c.beyond)],
+    ["dot", "this setting", curves.some((c) => c.active && !c.beyond && figures.onAxis(c.here?.x, state.axis))],
     ["star", "best on this axis", bestOnAxis()],
     ["points", "real network, ± standard error", curves.some((c) => c.points && !c.points.old)],
     ["points old", "of the setting before", curves.some((c) => c.points?.old)],

@@ -88,6 +88,17 @@ DAYS = {
 }
 
 
+@pytest.mark.parametrize("categories", [False, True])
+def test_text_in_a_column_of_numbers_is_refused_by_its_name(categories):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"width": random.standard_normal(40), "height": random.standard_normal(40)})
+    X = X.assign(kind=["a", "b"] * 20) if categories else X
+    model = gs.OneStepRegressor(8, random_state=0).fit(X, X.width)
+    for column in (["tall"] * 40, [*random.standard_normal(39), "7,5"]):
+        with pytest.raises(ValueError, match="'height' of X holds text"):
+            model.predict(X.assign(height=column))
+
+
 @pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
 def test_dates_are_refused(frame, day):
     table, y = frame

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gradstep.errors import InvalidInput
-from gradstep.estimators.columns import Columns, check_dense, check_frame
+from gradstep.estimators.columns import Columns, check_dense, check_frame, check_numbers
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
@@ -113,6 +113,8 @@ class OneStep(BaseEstimator):
         check_dense(X)
         if reset:
             self._columns = Columns.of(X)
+        else:
+            check_numbers(X, self._columns and self._columns.numbers)
         if self._columns is not None:
             check_frame(X)
             validate_data(self, X, skip_check_array=True, reset=reset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from typing import Any, Self
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_array
 
-__all__ = ["Columns", "check_dense", "check_frame", "refuse_dates"]
+__all__ = ["Columns", "check_dense", "check_frame", "check_numbers", "refuse_dates"]
 
 #: Levels with fewer rows than this share one column.
 _RARE = 5
@@ -49,6 +50,26 @@ def check_frame(X: Any) -> None:
             f"X is of type {type(X).__name__}, but the fit had a data frame with categories: use a data frame with the "
             "same columns."
         )
+
+
+def check_numbers(X: Any, numbers: Sequence[str] | None) -> None:
+    """Refuse a data frame with text or categories where the fit had numbers, and name the column.
+
+    Parameters
+    ----------
+    X : object
+        Nothing is checked if it is no data frame.
+    numbers : sequence of str, optional
+        Names of the columns that held numbers in the fit; all columns by default. Those that X lacks are not checked.
+
+    Raises
+    ------
+    ValueError
+    """
+    columns = getattr(X, "columns", ())
+    for name in columns if numbers is None else numbers:
+        if name in columns and is_categorical(X[name]):
+            raise ValueError(f"Column {name!r} of X holds text or categories, but held numbers in the fit.")
 
 
 def is_categorical(column: Any) -> bool:

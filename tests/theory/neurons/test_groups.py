@@ -1,10 +1,14 @@
 """Readouts that the projections do not tell."""
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import gradstep as gs
-from gradstep.theory.neurons.groups import neuron_groups
+from gradstep.gaussian import hermite_rule
+from gradstep.theory.neurons.groups import _bent, neuron_groups
 from gradstep.theory.step.statistics import step_statistics
 
 BASE = gs.Problem(
@@ -150,3 +154,16 @@ def test_what_a_step_takes_along_the_readout_of_unequal_directions_is_the_mean_o
         np.testing.assert_allclose(np.outer(root * p, root * p) - np.outer(root * q, root * q), missing, rtol=1e-9)
         shrinkages.append(step.readout_shrinkage)
     assert shrinkages[0] > 0 > shrinkages[1]
+
+
+def test_a_projection_that_follows_a_square_keeps_its_mean_and_its_variance():
+    """A Gaussian deviation plus a multiple of the square of the own component, of which it tells: by a Gaussian rule."""
+    d, a, variance, own_variance, bend = 100.0, 0.7, 0.03, 1.4, 2.0
+    law = SimpleNamespace(bend=bend, projection_variance=(own_variance, 0.0, 0.0))
+    nodes, weight = hermite_rule(20)
+    found = _bent(SimpleNamespace(fluctuations=law), np.array(a), math.sqrt(variance) * nodes, np.array(variance), d)
+    assert weight @ found == pytest.approx(0.0, abs=1e-12)
+    assert weight @ found**2 == pytest.approx(variance, rel=1e-12)
+    # The part along the second Hermite polynomial is that of the square.
+    following = own_variance**2 / (d**2 * variance)
+    assert weight @ (found * (nodes**2 - 1)) / 2 == pytest.approx(bend * a * following, rel=1e-12)

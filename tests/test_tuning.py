@@ -372,6 +372,7 @@ def test_damping_with_ridge_and_step_is_better_than_without():
         ("n_step", {"n_step": math.inf}, {"over": "split"}),
         ("n_step + n", {"n_step": 5, "n": 4}, {"over": "split"}),
         ("over", {"eta": 0.0}, {"over": "damping"}),
+        ("over", {"teacher": "0*x"}, {"over": ("ridge", "eta")}),
         ("bounds of damping", {}, {"over": "damping", "bounds": {"damping": (0, 1)}}),
         ("output_scale", {"output_scale": "1/sqrt(N)", "activation": "relu"}, {"over": "eta"}),
     ],

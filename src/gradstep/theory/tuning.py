@@ -277,7 +277,8 @@ def tune(
     ------
     InvalidInput
         On unknown or repeated names, bounds out of order, a split of an infinite or tiny budget, a damping where there
-        is no step, labels that are all zero, and as `predict`.
+        is no step, labels that are all zero, a ridge together with others where there is nothing to learn, and as
+        `predict`.
     NotConverged
         If the certificate fails, or the error is rounding somewhere.
 
@@ -303,6 +304,11 @@ def tune(
         raise InvalidInput("bounds", bounds, "a mapping of parameter to (low, high)")
     check_labels(problem)
     search = _Search(problem, _names(over), bounds or {})
+    if search.nothing_to_learn and "ridge" in search.names and len(search.names) > 1:
+        told = (
+            "'ridge' alone for a teacher of zero: with an infinite penalty there is no error, whatever else is chosen"
+        )
+        raise InvalidInput("over", over, told)
     # Matrices this small gain nothing by several threads, which beside other work wait for each other.
     with one_thread():
         found = minimise(

@@ -157,7 +157,7 @@ def test_what_a_step_takes_along_the_readout_of_unequal_directions_is_the_mean_o
 
 
 def test_a_projection_that_follows_a_square_keeps_its_mean_and_its_variance():
-    """A Gaussian deviation plus a multiple of the square of the own component, of which it tells: by a Gaussian rule."""
+    """A Gaussian deviation plus a multiple of the square of the own component, which it tells."""
     d, a, variance, own_variance, bend = 100.0, 0.7, 0.03, 1.4, 2.0
     law = SimpleNamespace(bend=bend, projection_variance=(own_variance, 0.0, 0.0))
     nodes, weight = hermite_rule(20)

@@ -114,7 +114,7 @@ class OneStep(BaseEstimator):
         if reset:
             self._columns = Columns.of(X)
         else:
-            check_numbers(X, self._columns and self._columns.numbers)
+            check_numbers(X, self._columns.numbers if self._columns is not None else None)
         if self._columns is not None:
             check_frame(X)
             validate_data(self, X, skip_check_array=True, reset=reset)

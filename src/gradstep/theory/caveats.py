@@ -214,11 +214,11 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much the samples of the step
           stretch rows along the leading directions of correlated inputs, differently from draw to draw. A damped step
           has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
-        * ``both_signs``: :math:`\sqrt{m}\,x/(1+x^2)`, for an initial output of order one on correlated inputs. Rows of
-          several readouts have no common eigenvectors there, which the equations know in one basis only. The part
-          :math:`m` of the mean squared readout that the weaker of both signs has, times :math:`(E a)^2/E a^2`, says
-          how differently rows are stretched, and :math:`x=|k|\sqrt{E a^2\,(d/n_{\text{step}})\,E r^2\langle
-          c^2\rangle}` by how much;
+        * ``both_signs``: :math:`\sqrt{m}\,x/(1+x^2)`, for an initial output of order one on correlated inputs. The
+          covariances of rows with different readouts have no common eigenvectors there, and the equations use one
+          basis for all. Here :math:`x=|k|\sqrt{E a^2\,(d/n_{\text{step}})\,E r^2\langle c^2\rangle}` says how much a
+          step stretches rows. The share of :math:`E a^2` that the weaker of both signs has, times
+          :math:`(E a)^2/E a^2`, is :math:`m`: it is zero if all readouts have one sign, and if they have no mean;
         * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
           probability that two neurons have readouts of one size. The spike :math:`s` in correlated inputs, or of a
           damped step, differs between draws of the step's samples; :math:`\varrho` is the length of a row after the
@@ -279,7 +279,7 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
 
 
 def _of_both_signs(step: StepStatistics, readout: Readout) -> float:
-    """Return by how much the covariances of rows differ because their readouts have different signs."""
+    """Return the indicator `both_signs` of `step_indicators`."""
     values, shares = readout_values(readout)
     power, mean = readout.second_moment, readout.mean
     weaker = min(float(shares @ np.maximum(sign * values, 0.0) ** 2) for sign in (1, -1))

@@ -75,11 +75,12 @@ def test_an_infinite_value_does_not_make_the_others_coarse():
     assert panel.get_xlim()[1] < 100
 
 
-def test_the_theory_of_a_single_place_is_in_sight():
-    (line,) = gs.curve(PROBLEM, over={"n": [40]}).plot("test_error").axes[0].lines
+@pytest.mark.parametrize(("name", "place"), [("n", 40), ("eta", 0.0)])
+def test_the_theory_of_a_single_place_is_in_sight(name, place):
+    (line,) = gs.curve(PROBLEM, over={name: [place]}).plot("test_error").axes[0].lines
     (left, right), (low, high) = line.get_data()
-    assert left < 40 < right
-    assert low == high == gs.predict(PROBLEM.replace(n=40)).test_error
+    assert left < place < right
+    assert low == high == gs.predict(PROBLEM.replace(**{name: place})).test_error
 
 
 def test_the_figure_shows_the_numbers(measured):

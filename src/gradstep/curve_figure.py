@@ -226,7 +226,8 @@ def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look:
             for place, value in zip(x, values, strict=True)
         ]
     if len(x) == 1:  # of a line there is one point
-        x, theory = x * [1 - _DASH / 10, 1 + _DASH / 10], np.repeat(theory, 2, axis=1)
+        ends = np.array([-_DASH, _DASH])
+        x, theory = x * (1 + ends / 10) if x.any() else x + ends, np.repeat(theory, 2, axis=1)
     order = np.argsort(x)
     return [
         Line.of(x[order], values[order], label, regime) for values, (label, regime) in zip(theory, styled, strict=True)

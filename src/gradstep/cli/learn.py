@@ -23,7 +23,7 @@ _READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
 #: Columns that an error names.
 _NAMED = 8
-#: What is taken for a separator in the only name of a table.
+#: Separators in place of commas: a table with one of them is read as one column, whose name has it.
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -46,14 +46,14 @@ def read_table(path: Path) -> Any:
         raise InvalidInput("table", str(path), "a file that exists")
     try:
         frame = getattr(pd, reader)(path)
-        names = list(frame.columns)
+        names = [*map(str, frame.columns)]
         if reader == "read_csv":  # which gives a second column of the same name another one
             names = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().to_list()
     except (OSError, ValueError) as error:  # pandas and pyarrow raise kinds of these on what they cannot parse
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput("table", str(path), f"a table that can be read ({reason})") from None
     if len(set(names)) < len(names):
-        raise InvalidInput("table", _names(sorted(map(str, names))), "columns with different names")
+        raise InvalidInput("table", _names(sorted(names)), "columns with different names")
     if frame.shape[1] == 1 and (found := set(str(frame.columns[0])) & set(_SEPARATORS)):
         given = f"one column, {str(frame.columns[0])!r}"
         raise InvalidInput("table", given, f"columns between commas, not {_SEPARATORS[min(found)]}")
@@ -74,8 +74,6 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
             raise InvalidInput(field, name, f"one of the columns {_names(list(frame.columns))}")
     if target in drop:
         raise InvalidInput("drop", target, "columns other than the target, which is no input anyway")
-    if len(set(frame.columns)) < len(frame.columns):
-        raise InvalidInput("table", _names(sorted(frame.columns)), "columns with different names")
     X, y = frame.drop(columns=[target, *drop]), frame[target]
     if X.shape[1] == 0:
         raise InvalidInput("table", target, "a table with other columns than the target")

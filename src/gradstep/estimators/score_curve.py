@@ -305,7 +305,8 @@ class ScoreCurve(Summarised):
         slopes = [(place, factor / reference) for place, factor in factors]
         if self.variance is None:
             slopes.append(((0, len(self.ridge)), -value / reference))
-        return Score(value, combined(self.curve, slopes)[1])
+        error = combined(self.curve, slopes)[1]
+        return Score(value, error if math.isfinite(error) else math.nan)
 
 
 class LeftOut(NamedTuple):
@@ -410,14 +411,20 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
     wrong = curve.classification_error
     if wrong is not None:
         wrong = np.maximum(share @ levels.most.wrong + wrong - wrong[-1] + wrong_slope * more, 0.0)[:-1]
-    others = ("training_error", "training_standard_error", "classification_standard_error")
-    tables = {name: getattr(curve, name) for name in ("n", *others, "test_freedom", "training_freedom")}
-    shorter: dict[str, Any] = {name: None if values is None else values[:-1] for name, values in tables.items()}
     return replace(
         curve,
+        n=curve.n[:-1],
         test_error=error[:-1],
         test_standard_error=deviation[:-1],
         test_covariance=covariance[:-1, :, :-1],
+        training_error=curve.training_error[:-1],
+        training_standard_error=curve.training_standard_error[:-1],
         classification_error=wrong,
-        **shorter,
+        classification_standard_error=_all_but_the_last(curve.classification_standard_error),
+        test_freedom=_all_but_the_last(curve.test_freedom),
+        training_freedom=_all_but_the_last(curve.training_freedom),
     )
+
+
+def _all_but_the_last(values: Host | None) -> Host | None:
+    return None if values is None else values[:-1]

@@ -248,7 +248,7 @@ class StepStatistics:
         (first, second), pairs, share = self.correlated.stretch, self.correlated.pairs, self.correlated.spectrum.share
         own, drift = self.own_stretch(a, a_square), self.class_drift
         once = float(share @ (drift * first))
-        # Of a damped step the pairs are known in the mean over the classes.
+        # For a damped step only the mean of the pairs over the classes is known.
         twice = self.drift**2 * float(share @ pairs) + float(share @ ((drift**2 - self.drift**2) * second))
         return np.asarray(own**2 + 2 * once * a * own + twice * a_square)
 

@@ -502,7 +502,7 @@ def _in_mean(
     profile, special_profile = (each / whole[:, None] for each in both)
     common = np.zeros(len(found.special))
     if len(values) > 1 and step.common is not None:
-        stretch = step.curvature / mean.root * found.special_diagonals[1]
+        stretch = step.curvature / mean.root * found.plane_diagonals[1]
         common = stretch * (found.overlap @ frame[1])
     return [_Part(share, found.share, profile, special_profile, found.overlap, common, found.components)]
 

@@ -25,11 +25,10 @@ from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
     mean_law,
+    readout_variances,
     resolved_law,
-    row_contrast,
     row_variances,
     rules,
-    vector_share,
 )
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
@@ -116,16 +115,12 @@ def correlated_classes(
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
-    contrast = None
-    # With an output of order one there are three vectors. The directions of three make errors jump.
-    if law.stretched and len(values) > 1 and step.common is None:
-        share = vector_share(readout.mean / math.sqrt(readout.second_moment))
-        contrast = row_contrast(step, readout) if share > 0 else None
+    variances = None if spectrum or not law.stretched else readout_variances(step, readout)
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, contrast=contrast, spectrum=spectrum,
+        sampled=groups.knows_norms, readouts=variances, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)
@@ -139,8 +134,8 @@ def correlated_classes(
     mean = (profile @ found.share)[:, None]
     mean_variance = step.mean_variance(a, a_square)
     common = np.zeros(len(found.special))
-    if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.special_diagonals):
-        plain, stretched = found.special_diagonals
+    if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.plane_diagonals):
+        plain, stretched = found.plane_diagonals
         made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
         common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(

@@ -7,8 +7,8 @@ eigenvalue. Rows of several readouts ``a`` that a step stretches have one matrix
 
 All directions then get the eigenvectors of their mean ``A`` (`gradstep.theory.neurons.stretched_law`), and the
 variances are the diagonals of ``Sigma_a`` there. Because ``A`` is made of the same three matrices, only those of ``C``
-and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`), and those along the spike and the teacher are others
-than those of all directions (`gradstep.theory.neurons.vector_diagonals`). This project.
+and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`). For two readouts the variances spread around these
+diagonals (`gradstep.theory.neurons.two_readouts`). This project.
 """
 
 from __future__ import annotations
@@ -29,12 +29,18 @@ from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
-from gradstep.theory.neurons.vector_diagonals import VectorProducts, vector_diagonals
+from gradstep.theory.neurons.two_readouts import (
+    Directions,
+    ReadoutVariances,
+    Resolvents,
+    directions_of_vectors,
+    law_of_readout,
+    spread_directions,
+)
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values
-from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.together import Computation, asked
 
 __all__ = [
@@ -44,11 +50,10 @@ __all__ = [
     "RowRules",
     "levels",
     "mean_law",
+    "readout_variances",
     "resolved_law",
-    "row_contrast",
     "row_variances",
     "rules",
-    "vector_share",
     "vectors_rule",
 ]
 
@@ -74,10 +79,10 @@ LEAST = 1e-12
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
-#: Squared mean of the readout, over its mean square. Below the first number the spike and the teacher have one
-#: diagonal, that of their plane, and above the second each has its own. For readouts without a mean networks are no
-#: nearer to predictions with two.
-_WITH_MEAN = (0.02, 0.15)
+#: Decades of the points at which the resolvents of two readouts are reproduced, and how many there are.
+_REPRODUCED, _AT_POINTS = (-3.0, 2.0), 10
+#: Distance of these points from the negative axis, over that from zero.
+_BESIDE_AXIS = 0.1
 
 #: Steps of the bisection for the mean of diagonals within their bounds.
 _HALVINGS = 50
@@ -103,6 +108,8 @@ class RowRules(NamedTuple):
     diagonals : ndarray, shape (2, classes)
         Of C and of ``q CBC`` at the nodes, where they were asked for.
     special_diagonals : ndarray, shape (2, special)
+    plane_diagonals : ndarray, shape (2, special)
+        Of C and ``q CBC`` in the plane of the first two vectors.
     components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
     """
@@ -113,6 +120,7 @@ class RowRules(NamedTuple):
     overlap: Array
     diagonals: Array
     special_diagonals: Array
+    plane_diagonals: Array
     components: Array
 
 
@@ -160,7 +168,7 @@ def resolved_law(
     values: Array | None = None,
     joint: bool = True,
     sampled: bool = False,
-    contrast: Array | None = None,
+    readouts: ReadoutVariances | None = None,
     spectrum: bool = False,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
@@ -183,9 +191,9 @@ def resolved_law(
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
         Whether the rules have the components of the vectors that the samples make.
-    contrast : ndarray, shape (2, 2), optional
-        Of the readouts (`row_contrast`). With it the diagonals along the vectors are those of the directions in which
-        they lie, if the law knows C and ``q CBC`` between all of them, as after a plain step.
+    readouts : ReadoutVariances, optional
+        Of two readouts (`readout_variances`). With them directions have variances that reproduce the resolvents of
+        both.
     spectrum : bool, optional
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
         then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
@@ -216,9 +224,9 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    products = None
-    if contrast is not None and isinstance(mixed, StretchedLaw):
-        products = _vector_products(mixed, points, frame, contrast)
+    two = None
+    if readouts is not None and mixed is not None:
+        two = TwoReadouts(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -237,7 +245,7 @@ def resolved_law(
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
-        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, products,
+        points, law.mean, average, importance, tolerance, joint, others, functions, bounds, two,
         list(range(count)),
     )  # fmt: skip
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
@@ -265,25 +273,37 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
         law.importance, law.tolerance,
     )  # fmt: skip
     resolved = points.z, points.between, points.d_between, law.average, law.importance, law.tolerance
-    if law.products is None:
-        special, overlap = yield from vectors_rule(*resolved, joint=law.joint, others=law.others)
-    else:
-        special, overlap, along = yield from vector_diagonals(*resolved, law.products, law.others)
-    own = overlap[:, : len(law.average)]
+    share = np.square(root[:, 0])
+    if law.two is not None:
+        return (yield from _of_two(law, law.two, nodes, share))
+    special, overlap = yield from vectors_rule(*resolved, joint=law.joint, others=law.others)
     overlap, components = np.split(overlap, [len(law.columns)], axis=1)
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
-    both = (np.zeros((0, len(nodes))), np.zeros((0, len(special))))
-    if law.functions is not None and law.bounds is not None:
-        of_all, of_vectors = law.functions
-        in_plane = law.bounds.of_vectors(np.square(overlap[:, :2]).sum(axis=1), of_vectors.at(special))
-        if law.products is None:
-            along = in_plane
-        else:
-            share, along = vector_share(law.bounds.linear), law.bounds.of_products(special, own, along, law.products)
-            along = share * along + (1 - share) * in_plane
-        both = law.bounds.of_eigenvectors(nodes, np.square(root[:, 0]), of_all.at(nodes)), along
-    return RowRules(nodes, root[:, 0] ** 2, special, overlap, *both, components)
+    if law.functions is None:
+        none = np.zeros((0, len(special)))
+        return RowRules(nodes, share, special, overlap, np.zeros((0, len(nodes))), none, none, components)
+    in_plane = law.in_plane(special, overlap)
+    return RowRules(nodes, share, special, overlap, law.over_all(nodes, share), in_plane, in_plane, components)
+
+
+def _of_two(law: ResolvedLaw, two: TwoReadouts, nodes: Array, share: Array) -> Computation[RowRules]:
+    """Return the rules of two readouts: directions with variances of their own.
+
+    Docs, "Correlated inputs", equation (C7h).
+    """
+    points, rest = law.points, (two.readouts, two.resolvents, two.refine)
+    known = Directions(nodes, share, law.over_all(nodes, share), np.zeros((len(nodes), 0)))
+    of_all = spread_directions(known, *rest)
+    vectors = yield from directions_of_vectors(
+        points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
+        law.others, law.over_all, *rest,
+    )  # fmt: skip
+    in_plane = law.in_plane(vectors.eigenvalue, vectors.weight)
+    return RowRules(
+        of_all.eigenvalue, of_all.weight, vectors.eigenvalue, vectors.weight,
+        of_all.diagonals, vectors.diagonals, in_plane, vectors.components,
+    )  # fmt: skip
 
 
 class DiagonalBounds(NamedTuple):
@@ -342,23 +362,6 @@ class DiagonalBounds(NamedTuple):
         plain = _within(plain, *self._of_plain(nodes), weight)
         return np.stack([plain, _within(stretched, *self._of_stretched(nodes, plain), weight)])
 
-    def of_products(self, nodes: Array, overlap: Array, diagonals: Array, products: VectorProducts) -> Array:
-        """Return diagonals in the directions of vectors that are within their bounds.
-
-        Docs, "Correlated inputs", equation (C7h).
-
-        Parameters
-        ----------
-        nodes : ndarray, shape (directions,)
-        overlap : ndarray, shape (directions, vectors)
-        diagonals : ndarray, shape (2, directions)
-            Those without bounds.
-        products : VectorProducts
-        """
-        (plain, stretched), sums = diagonals, products.sums(nodes, overlap)
-        plain = sums.nearest(0, plain, *self._of_plain(nodes))
-        return np.stack([plain, sums.nearest(1, stretched, *self._of_stretched(nodes, plain))])
-
     def _of_plain(self, nodes: Array) -> tuple[Array, Array]:
         """Return the bounds of the diagonal of C in directions with these eigenvalues."""
         # There A - C - 2 k CBC is at least stretched^2 / plain, by the inequality of Cauchy and Schwarz.
@@ -403,8 +406,8 @@ class ResolvedLaw(NamedTuple):
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
     bounds : DiagonalBounds, optional
         Of these diagonals.
-    products : VectorProducts, optional
-        Of C and ``q CBC`` between the vectors.
+    two : TwoReadouts, optional
+        What two readouts add.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
     """
@@ -418,7 +421,7 @@ class ResolvedLaw(NamedTuple):
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
     bounds: DiagonalBounds | None
-    products: VectorProducts | None
+    two: TwoReadouts | None
     columns: list[int]
 
     def of_some(self, some: list[int]) -> ResolvedLaw:
@@ -435,15 +438,36 @@ class ResolvedLaw(NamedTuple):
             average=self.average[np.ix_(some, some)],
             others=Others(plain, resolved),
             tolerance=_SPECTRUM_TOLERANCE,
-            products=self.products and self.products.of_some(some),
+            two=None,
             columns=[order.index(k) for k in self.columns],
         )
+
+    def over_all(self, eigenvalues: Array, weight: Array) -> Array:
+        """Return the diagonals over all directions at eigenvalues with weights, shape (2, eigenvalues)."""
+        assert self.functions is not None
+        assert self.bounds is not None
+        return self.bounds.of_eigenvectors(eigenvalues, weight, self.functions[0].at(eigenvalues))
+
+    def in_plane(self, eigenvalues: Array, overlap: Array) -> Array:
+        """Return the diagonals in the plane of the first two vectors at eigenvalues, shape (2, eigenvalues)."""
+        assert self.functions is not None
+        assert self.bounds is not None
+        weight = np.square(overlap[:, :2]).sum(axis=1)
+        return self.bounds.of_vectors(weight, self.functions[1].at(eigenvalues))
 
     @property
     def diagonal_squares(self) -> Array:
         """Mean squares of the diagonals over all directions."""
         assert self.functions is not None
         return self.functions[0].mean_squares(self.points.transform, self.points.slope)
+
+
+class TwoReadouts(NamedTuple):
+    """Two readouts, the resolvents of their covariances, and how much finer their directions are than by default."""
+
+    readouts: ReadoutVariances
+    resolvents: Resolvents
+    refine: float
 
 
 class _Points(NamedTuple):
@@ -495,11 +519,19 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
     return np.asarray(mean + max(deviation, _NARROW * mean) * _BESIDE)
 
 
-def _vector_products(law: StretchedLaw, points: _Points, frame: Array, contrast: Array) -> VectorProducts:
-    """Return C and ``q CBC`` between vectors, and their products with the resolvent."""
-    resolved = [np.stack(law.products_between(each, frame)[1:]) for each in points.sets]
-    means = np.stack(law.product_averages(frame))
-    return VectorProducts(points.z, means, np.concatenate(resolved, axis=1), contrast)
+def _of_readouts(
+    law: DampedLaw | StretchedLaw, readouts: ReadoutVariances, frame: Array, lowest: float
+) -> Computation[Resolvents]:
+    """Return the resolvents of the mean law and of the law of each readout."""
+    level = 10.0 ** np.linspace(max(lowest, _REPRODUCED[0]), _REPRODUCED[1], _AT_POINTS)
+    z = -law.mean * level * (1 - _BESIDE_AXIS * 1j)
+    pairs = zip(readouts.readout, readouts.own, strict=True)
+    transform, between = [], []
+    for of_one, scale in [(law, 1.0), *(law_of_readout(law, float(a), float(own)) for a, own in pairs)]:
+        points = yield from _points(of_one, z / scale, frame)
+        transform.append(points.transform / scale)
+        between.append(points.between / scale)
+    return Resolvents(z, np.stack(transform), np.stack(between))
 
 
 def _diagonals(law: DampedLaw | StretchedLaw, points: _Points, frame: Array) -> tuple[Diagonals, Diagonals]:
@@ -585,35 +617,14 @@ def vectors_rule(
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 
-def vector_share(mean: float) -> float:
-    """Return the share of each vector's own diagonal; the rest is the share of the diagonal of their plane.
-
-    Docs, "Correlated inputs", equation (C7h).
-
-    Parameters
-    ----------
-    mean : float
-        Of the readout, over its root mean square.
-    """
-    return float(smooth_rise(mean**2, *_WITH_MEAN))
-
-
-def row_contrast(step: StepStatistics, readout: Readout) -> Array:
-    """Return how much the variances of rows in a direction vary with the diagonals of C and ``q CBC`` there.
-
-    These are the means over the readouts of products of the factors that the diagonals have.
-
-    Docs, "Correlated inputs", equations (C7e) and (C7h).
-
-    Returns
-    -------
-    ndarray, shape (2, 2)
-    """
-    values, shares = readout_values(readout)
+def readout_variances(step: StepStatistics, readout: Readout) -> ReadoutVariances | None:
+    """Return how the variances of two readouts follow from diagonals, or nothing for another number of readouts."""
+    values, _ = readout_values(readout)
+    if readout.kind == "gaussian" or len(values) != 2:
+        return None
     scale = math.sqrt(readout.second_moment)
-    a, own = values / scale, step.own_stretch(values, values**2) / _own(step, readout)
-    factors = np.stack([own**2 - a**2, 2 * a * (own - a * readout.mean / scale)])
-    return np.asarray((shares * factors) @ factors.T)
+    own = step.own_stretch(values, values**2) / _own(step, readout)
+    return ReadoutVariances(values / scale, np.broadcast_to(own, values.shape), readout.mean / scale)
 
 
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:

@@ -1,0 +1,362 @@
+"""Classes of directions for rows of two readouts, whose covariances have no common eigenvectors.
+
+Rows of readout ``a`` have the covariance ``Sigma_a = s_a^2 C + 2 a s_a X + a^2 Y`` with three matrices that do not
+commute and ``s_a`` near one. The equations of the fit want directions in which each readout has a variance, as if the
+matrices had common eigenvectors. What the fit knows of the matrices are resolvents of their sums with positive weights,
+
+    tr (sum_a w_a Sigma_a - z)^-1    and    x^T (sum_a w_a Sigma_a - z)^-1 y    at z < 0,
+
+between a few vectors. So directions are sought, each with variances of its own, that reproduce these resolvents: those
+of the mean of both readouts, and those of each readout alone. Where matrices do not commute, the variances spread
+around the diagonals that the matrices have in an eigenbasis of the mean. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.theory.neurons.diagonals import nearest_diagonals
+from gradstep.theory.neurons.rational_rule import Others, sparse_rule
+from gradstep.theory.neurons.stretched_law import StretchedLaw
+from gradstep.theory.step.damped_law import DampedLaw
+from gradstep.theory.together import Computation
+
+__all__ = [
+    "Directions",
+    "ReadoutVariances",
+    "Resolvents",
+    "directions_of_vectors",
+    "law_of_readout",
+    "spread_directions",
+]
+
+#: Parts of the way from the diagonals to a variance of zero, in logits from the first to the second number.
+_NEAR, _FAR, _PARTS = -3.5, 7.0, 7
+#: Weight of the squares of the unknown shares beside the relative errors of the resolvents.
+_EVEN, _EVEN_VECTORS = 1e-3, 3e-3
+#: Weight of the errors of what each eigenvalue of the mean has, which is kept.
+_KEPT = 30.0
+#: Least share of a direction, over that of its eigenvalue: what is below is left out.
+_LEAST_SHARE = 1e-6
+#: Directions of all at each eigenvalue in the end.
+_GAUSS = 4
+#: Steps of Newton's method for the shares, and its tolerance.
+_STEPS, _TOLERANCE = 200, 1e-9
+#: Bisections for the part of a step that is taken.
+_HALVINGS = 40
+#: Factor of the tolerance for the eigenvalues that vectors get, and the largest one.
+_COARSER, _COARSEST = 1e2, 1e-6
+#: Least square of the vectors along an axis, over the largest at the same eigenvalue: less is rounding.
+_LEAST_PART = 1e-6
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complexfloating[Any, Any]]
+
+
+class ReadoutVariances(NamedTuple):
+    """Two readouts, and how their variances follow from the diagonals of two matrices.
+
+    Attributes
+    ----------
+    readout : ndarray, shape (2,)
+        Values over their root mean square.
+    own : ndarray, shape (2,)
+        ``s_a``.
+    mean : float
+        Mean of the values, over the same.
+    """
+
+    readout: Array
+    own: Array
+    mean: float
+
+    def at(self, eigenvalue: Array, diagonals: Array) -> Array:
+        """Return the variances of the readouts in directions, shape (2, directions).
+
+        Parameters
+        ----------
+        eigenvalue : ndarray, shape (directions,)
+            Mean of the variances over the readouts.
+        diagonals : ndarray, shape (2, directions)
+            Of C and of X.
+        """
+        plain, stretched = diagonals
+        a, own = self.readout[:, None], self.own[:, None]
+        rest = eigenvalue - plain - 2 * self.mean * stretched
+        return np.asarray(own**2 * plain + 2 * own * a * stretched + a**2 * rest)
+
+    @property
+    def extremes(self) -> Array:
+        """Diagonals with which the first or the second readout has no variance, for an eigenvalue of one, shape (2, 2).
+
+        The variance is then the square of a linear function of the readout.
+        """
+        a, own = self.readout, self.own
+        return np.stack([a**2, -a * own]) / (a**2 - 2 * self.mean * a * own + own**2)
+
+    def spread(self, eigenvalue: Array, diagonals: Array, refine: float) -> Array:
+        """Return diagonals from known ones to those of the `extremes`, shape (2, directions, choices)."""
+        parts = 1 / (1 + np.exp(-np.linspace(_NEAR, _FAR, round(_PARTS * refine))))
+        ends = self.extremes[:, None] * eigenvalue[:, None] - diagonals[..., None]
+        moved = diagonals[..., None, None] + ends[..., None] * parts
+        return np.concatenate([diagonals[..., None], moved.reshape(2, len(eigenvalue), -1)], axis=2)
+
+
+class Resolvents(NamedTuple):
+    """Resolvents of the mean of the covariances, and of the covariance of each readout.
+
+    Attributes
+    ----------
+    points : ndarray, shape (points,)
+        ``z``, near the negative axis.
+    transform : ndarray, shape (3, points)
+        Mean over all directions.
+    between : ndarray, shape (3, points, vectors, vectors)
+        Between the vectors.
+    """
+
+    points: Complex
+    transform: Complex
+    between: Complex
+
+
+class Directions(NamedTuple):
+    """Directions with the diagonals of C and X.
+
+    Attributes
+    ----------
+    eigenvalue : ndarray, shape (directions,)
+        Of the mean of the covariances.
+    weight : ndarray, shape (directions,) or (directions, vectors)
+        Shares of all directions, or components of vectors.
+    diagonals : ndarray, shape (2, directions)
+    components : ndarray, shape (directions, others)
+        Of other vectors; none for shares of all directions.
+    """
+
+    eigenvalue: Array
+    weight: Array
+    diagonals: Array
+    components: Array
+
+
+def law_of_readout(law: DampedLaw | StretchedLaw, readout: float, own: float) -> tuple[DampedLaw | StretchedLaw, float]:
+    """Return the law of the covariance of one readout over ``s_a^2``, and ``s_a^2``.
+
+    Parameters
+    ----------
+    law : DampedLaw or StretchedLaw
+        The mean law over all readouts.
+    readout, own : float
+        As in `ReadoutVariances`.
+    """
+    root, strength, ratio = float(law.root), float(law.strength), readout / own
+    changed: Any = {"linear": root * ratio, "root": root * ratio, "strength": strength * ratio**2}
+    return replace(law, **changed), own**2
+
+
+def spread_directions(
+    known: Directions, variances: ReadoutVariances, resolvents: Resolvents, refine: float
+) -> Directions:
+    """Return directions with which the mean resolvents of all readouts are reproduced.
+
+    Docs, "Correlated inputs", equation (C7h).
+
+    Parameters
+    ----------
+    known : Directions
+        The eigenvalues of the mean, their shares, and the diagonals there.
+    variances : ReadoutVariances
+    resolvents : Resolvents
+    refine : float
+        Multiplies the number of variances that a direction may have.
+    """
+    choices = variances.spread(known.eigenvalue, known.diagonals, refine)
+    each, share = choices.shape[2], known.weight
+    eigenvalue, diagonals = np.repeat(known.eigenvalue, each), choices.reshape(2, -1)
+    weight = np.repeat(share, each)
+    rows, aim = [], []
+    for variance, resolved in zip(_with_mean(variances, eigenvalue, diagonals), resolvents.transform, strict=True):
+        turned = weight / (variance - resolvents.points[:, None]) / np.abs(resolved)[:, None]
+        rows.append(turned.real)
+        aim.append((resolved / np.abs(resolved)).real)
+    root = np.sqrt(share)
+    rows.append(_KEPT * np.repeat(np.diag(root), each, axis=1))
+    aim.append(_KEPT * root)
+    part = _even_shares(np.concatenate(rows), np.concatenate(aim), _EVEN**2 * weight)
+    kept = part > _LEAST_SHARE
+    found = Directions(eigenvalue[kept], (weight * part)[kept], diagonals[:, kept], np.zeros((kept.sum(), 0)))
+    found = _fewer(found, known.eigenvalue, variances)
+    return found._replace(weight=found.weight / found.weight.sum())
+
+
+def directions_of_vectors(
+    points: Complex,
+    resolvent: Complex,
+    slope: Complex,
+    mean: Array,
+    importance: Array,
+    tolerance: float,
+    others: Others | None,
+    diagonals: Any,
+    variances: ReadoutVariances,
+    resolvents: Resolvents,
+    refine: float,
+) -> Computation[Directions]:
+    """Return directions of some orthonormal vectors with which their resolvents of all readouts are reproduced.
+
+    Docs, "Correlated inputs", equations (C7h) and (C7i).
+
+    Parameters
+    ----------
+    points, resolvent, slope, mean, importance, tolerance, others
+        As in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the covariances.
+    diagonals : callable
+        Known diagonals at eigenvalues with weights.
+    variances, resolvents, refine
+        As in `spread_directions`.
+
+    Raises
+    ------
+    NotConverged
+        If a rule is not found.
+    """
+    count = len(mean)
+    alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (resolvent, slope))
+    own = alike[:, None, None], change[:, None, None], np.trace(mean) / count * np.ones((1, 1))
+    nodes, root = yield from sparse_rule(points, *own, importance, min(_COARSER * tolerance, _COARSEST))
+    # As functions of the eigenvalue: the products of the vectors with each other, and with others.
+    means, at_points = [np.eye(count).ravel()], [_last(resolvent)]
+    if others is not None:
+        means.append(others.plain.ravel())
+        at_points.append(_last(others.resolved))
+    functions = nearest_diagonals(points, alike, change, np.concatenate(means), np.concatenate(at_points))
+    metric, more = np.split(functions.at(nodes).T, [count**2], axis=1)
+    metric = metric.reshape(-1, count, count)
+    part, basis = np.linalg.eigh((metric + metric.mT) / 2)
+    part = np.sqrt(np.maximum(part, _LEAST_PART * part[:, -1:]))
+    half, inverse = ((basis * each[:, None]) @ basis.mT for each in (part, 1 / part))
+    frame = _tight_frame(count)
+    overlap = _orthonormal((root[:, :1, None] * (frame @ half)).reshape(-1, count))
+    beside = (root[:, :1, None] * (frame @ inverse @ more.reshape(len(nodes), count, -1))).reshape(len(overlap), -1)
+    eigenvalue, square = np.repeat(nodes, len(frame)), np.square(overlap).sum(axis=1)
+    choices = variances.spread(eigenvalue, diagonals(eigenvalue, square), refine)
+    each = choices.shape[2]
+    eigenvalue, overlap, beside = (np.repeat(of, each, axis=0) for of in (eigenvalue, overlap, beside))
+    found, weight = choices.reshape(2, -1), np.repeat(square, each)
+    first, second = np.triu_indices(count)
+    # Two different vectors stand for both their orders.
+    pairs = (overlap[:, first] * overlap[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))).T
+    twice = np.where(first == second, 1.0, math.sqrt(2.0))
+    rows, aim = [], []
+    for variance, resolved in zip(_with_mean(variances, eigenvalue, found), resolvents.between, strict=True):
+        size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
+        scale = size[:, first] * size[:, second]
+        turned = pairs / (variance - resolvents.points[:, None, None]) / scale[..., None]
+        rows.append(turned.real.reshape(-1, len(variance)))
+        aim.append((resolved[:, first, second] * twice / scale).real.ravel())
+    rows.append(_KEPT * np.repeat(np.diag(np.sqrt(square)), each, axis=1))
+    aim.append(_KEPT * np.sqrt(square))
+    share = _even_shares(np.concatenate(rows), np.concatenate(aim), _EVEN_VECTORS**2 * weight)
+    kept = share > _LEAST_SHARE
+    scale = np.sqrt(share[kept])[:, None]
+    return Directions(eigenvalue[kept], _orthonormal(overlap[kept] * scale), found[:, kept], beside[kept] * scale)
+
+
+def _fewer(directions: Directions, eigenvalues: Array, variances: ReadoutVariances) -> Directions:
+    """Return a Gauss rule of `_GAUSS` directions at each eigenvalue: the diagonals are on a line there."""
+    one, other = variances.extremes.T
+    # On the line the variance of the readout that has none at the first end tells the place.
+    end = float(variances.at(np.ones(1), other[:, None])[0, 0])
+    found = []
+    for eigenvalue in eigenvalues:
+        here = directions.eigenvalue == eigenvalue
+        place = variances.at(directions.eigenvalue[here], directions.diagonals[:, here])[0] / (eigenvalue * end)
+        weight = directions.weight[here]
+        powers = np.sqrt(weight)[:, None] * place[:, None] ** np.arange(min(_GAUSS, len(weight)))
+        basis, _ = np.linalg.qr(powers)
+        nodes, turn = np.linalg.eigh(basis.T @ (place[:, None] * basis))
+        share = weight.sum() * np.square(turn[0])
+        points = eigenvalue * (one[:, None] + nodes * (other - one)[:, None])
+        found.append((np.full(len(nodes), eigenvalue), share, points))
+    eigenvalue, weight, diagonals = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+    return Directions(eigenvalue, weight, diagonals, np.zeros((len(weight), 0)))
+
+
+def _with_mean(variances: ReadoutVariances, eigenvalue: Array, diagonals: Array) -> Array:
+    """Return the mean of the variances and those of each readout, shape (3, directions)."""
+    return np.concatenate([eigenvalue[None], np.maximum(variances.at(eigenvalue, diagonals), 0.0)])
+
+
+def _even_shares(rows: Array, aim: Array, cost: Array) -> Array:
+    """Return the vector x without negative entries with the least ``|rows x - aim|^2 + sum cost x^2``.
+
+    It is ``(rows^T l)_+ / cost`` for the multiplier ``l = aim - rows x``, which is the minimum of a convex function of
+    as many numbers as there are rows. Its gradient is linear in pieces, and Newton's method ends on one of them.
+    """
+    scaled = rows / np.sqrt(cost)
+    one = np.eye(len(aim))
+    level: Array = np.linalg.solve(scaled @ scaled.T + one, aim)
+
+    size, off = float(np.abs(aim).max()), math.inf
+    for _ in range(_STEPS):
+        pull = level @ scaled
+        active = scaled[:, pull > 0]
+        gradient = level - aim + active @ pull[pull > 0]
+        off = float(np.abs(gradient).max()) / size
+        if off <= _TOLERANCE:
+            break
+        step: Array = np.linalg.solve(active @ active.T + one, gradient)
+        level = level - _lowest(level - aim, pull, step, step @ scaled) * step
+    else:
+        advice = "Use a smaller step, or a readout of one value."
+        raise NotConverged("the variances of two readouts", off, _TOLERANCE, advice)
+    return np.asarray(np.maximum(level @ scaled, 0.0) / np.sqrt(cost))
+
+
+def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:
+    """Return the part of a step, at most one, at which a convex function that is quadratic in pieces is lowest."""
+
+    def fall(part: float) -> float:
+        return float(step @ (off - part * step) + of_pull @ np.maximum(pull - part * of_pull, 0.0))
+
+    if fall(1.0) >= 0:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fall(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _tight_frame(count: int) -> Array:
+    """Return vectors whose projections sum to one and span all symmetric matrices, shape (frame, count).
+
+    They are three in a plane, sixty degrees apart, and in space the six axes of an icosahedron.
+    """
+    if count == 1:
+        return np.ones((1, 1))
+    if count == 2:
+        angle = np.arange(3) * math.pi / 3
+        return math.sqrt(2 / 3) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    golden = (1 + math.sqrt(5)) / 2
+    half = np.array([[0, 1, golden], [0, -1, golden]])
+    axes = np.concatenate([np.roll(half, turn, axis=1) for turn in range(3)])
+    return math.sqrt(1 / 2) * axes / math.sqrt(1 + golden**2)
+
+
+def _orthonormal(overlap: Array) -> Array:
+    """Return components of vectors that keep their lengths and products, nearest to given ones."""
+    length, axes = np.linalg.eigh(overlap.T @ overlap)
+    return np.asarray(overlap @ (axes / np.sqrt(length)) @ axes.T)
+
+
+def _last(at_points: Complex) -> Complex:
+    """Return matrices at points as rows, one for each entry."""
+    return np.moveaxis(at_points, 0, -1).reshape(-1, len(at_points))

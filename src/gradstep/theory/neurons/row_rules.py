@@ -34,7 +34,7 @@ from gradstep.theory.neurons.two_readouts import (
     ReadoutVariances,
     Resolvents,
     directions_of_vectors,
-    law_of_readout,
+    laws_of_sums,
     spread_directions,
 )
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
@@ -522,13 +522,12 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
 def _of_readouts(
     law: DampedLaw | StretchedLaw, readouts: ReadoutVariances, frame: Array, lowest: float
 ) -> Computation[Resolvents]:
-    """Return the resolvents of the mean law and of the law of each readout."""
+    """Return the resolvents of sums of the covariances."""
     level = 10.0 ** np.linspace(max(lowest, _REPRODUCED[0]), _REPRODUCED[1], _AT_POINTS)
     z = -law.mean * level * (1 - _BESIDE_AXIS * 1j)
-    pairs = zip(readouts.readout, readouts.own, strict=True)
     transform, between = [], []
-    for of_one, scale in [(law, 1.0), *(law_of_readout(law, float(a), float(own)) for a, own in pairs)]:
-        points = yield from _points(of_one, z / scale, frame)
+    for of_sum, scale in laws_of_sums(law, readouts):
+        points = yield from _points(of_sum, z / scale, frame)
         transform.append(points.transform / scale)
         between.append(points.between / scale)
     return Resolvents(z, np.stack(transform), np.stack(between))

@@ -7,8 +7,8 @@ matrices had common eigenvectors. What the fit knows of the matrices are resolve
     tr (sum_a w_a Sigma_a - z)^-1    and    x^T (sum_a w_a Sigma_a - z)^-1 y    at z < 0,
 
 between a few vectors. So directions are sought, each with variances of its own, that reproduce these resolvents: those
-of the mean of both readouts, and those of each readout alone. Where matrices do not commute, the variances spread
-around the diagonals that the matrices have in an eigenbasis of the mean. This project.
+of the mean over both readouts, of each readout alone, and of the sums halfway between. Where matrices do not commute,
+the variances spread around the diagonals that the matrices have in an eigenbasis of the mean. This project.
 """
 
 from __future__ import annotations
@@ -32,22 +32,28 @@ __all__ = [
     "ReadoutVariances",
     "Resolvents",
     "directions_of_vectors",
-    "law_of_readout",
+    "laws_of_sums",
     "spread_directions",
 ]
 
+#: Sums of the mean and of both readouts whose resolvents are reproduced.
+_SUMS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5]])
 #: Parts of the way from the diagonals to a variance of zero, in logits from the first to the second number.
 _NEAR, _FAR, _PARTS = -3.5, 7.0, 7
 #: Weight of the squares of the unknown shares beside the relative errors of the resolvents.
-_EVEN, _EVEN_VECTORS = 1e-3, 3e-3
+_EVEN = 3e-3
+#: Distance from the known diagonals up to which choices cost about as much.
+_CLOSE = 0.005
 #: Weight of the errors of what each eigenvalue of the mean has, which is kept.
 _KEPT = 30.0
 #: Least share of a direction, over that of its eigenvalue: what is below is left out.
 _LEAST_SHARE = 1e-6
 #: Directions of all at each eigenvalue in the end.
 _GAUSS = 4
-#: Steps of Newton's method for the shares, and its tolerance.
-_STEPS, _TOLERANCE = 200, 1e-9
+#: Costs of the stages of Newton's method for the shares, over that of the last, and its steps and tolerance.
+_STAGES, _STEPS, _TOLERANCE = (1e4, 1e2, 1.0), 200, 1e-8
+#: Size of a combination of resolvents that counts, over the largest one.
+_DEPENDENT = 1e-4
 #: Bisections for the part of a step that is taken.
 _HALVINGS = 40
 #: Factor of the tolerance for the eigenvalues that vectors get, and the largest one.
@@ -102,22 +108,28 @@ class ReadoutVariances(NamedTuple):
 
     def spread(self, eigenvalue: Array, diagonals: Array, refine: float) -> Array:
         """Return diagonals from known ones to those of the `extremes`, shape (2, directions, choices)."""
-        parts = 1 / (1 + np.exp(-np.linspace(_NEAR, _FAR, round(_PARTS * refine))))
+        parts = _parts(refine)[1 : 1 + round(_PARTS * refine)]
         ends = self.extremes[:, None] * eigenvalue[:, None] - diagonals[..., None]
         moved = diagonals[..., None, None] + ends[..., None] * parts
         return np.concatenate([diagonals[..., None], moved.reshape(2, len(eigenvalue), -1)], axis=2)
 
 
+def _parts(refine: float) -> Array:
+    """Return how far each choice of `ReadoutVariances.spread` is from the known diagonals, shape (choices,)."""
+    parts = 1 / (1 + np.exp(-np.linspace(_NEAR, _FAR, round(_PARTS * refine))))
+    return np.concatenate([[0.0], parts, parts])
+
+
 class Resolvents(NamedTuple):
-    """Resolvents of the mean of the covariances, and of the covariance of each readout.
+    """Resolvents of sums of the covariances (`laws_of_sums`).
 
     Attributes
     ----------
     points : ndarray, shape (points,)
         ``z``, near the negative axis.
-    transform : ndarray, shape (3, points)
+    transform : ndarray, shape (sums, points)
         Mean over all directions.
-    between : ndarray, shape (3, points, vectors, vectors)
+    between : ndarray, shape (sums, points, vectors, vectors)
         Between the vectors.
     """
 
@@ -146,19 +158,27 @@ class Directions(NamedTuple):
     components: Array
 
 
-def law_of_readout(law: DampedLaw | StretchedLaw, readout: float, own: float) -> tuple[DampedLaw | StretchedLaw, float]:
-    """Return the law of the covariance of one readout over ``s_a^2``, and ``s_a^2``.
+def laws_of_sums(
+    law: DampedLaw | StretchedLaw, variances: ReadoutVariances
+) -> list[tuple[DampedLaw | StretchedLaw, float]]:
+    """Return the laws of sums of the covariances, each divided by a number, and this number.
 
     Parameters
     ----------
     law : DampedLaw or StretchedLaw
-        The mean law over all readouts.
-    readout, own : float
-        As in `ReadoutVariances`.
+        The mean law over both readouts.
+    variances : ReadoutVariances
     """
-    root, strength, ratio = float(law.root), float(law.strength), readout / own
-    changed: Any = {"linear": root * ratio, "root": root * ratio, "strength": strength * ratio**2}
-    return replace(law, **changed), own**2
+    a, own = variances.readout, variances.own
+    # Of C, of twice X and of Y.
+    parts = _SUMS @ np.concatenate([[[1.0, variances.mean, 1.0]], np.stack([own**2, own * a, a**2], axis=1)])
+    root, strength = float(law.root), float(law.strength)
+    found = []
+    for plain, linear, square in parts.tolist():
+        linear, square = linear / plain, square / plain
+        changed: Any = {"linear": root * linear, "root": root * math.sqrt(square), "strength": strength * square}
+        found.append((replace(law, **changed), plain))
+    return found
 
 
 def spread_directions(
@@ -182,14 +202,11 @@ def spread_directions(
     eigenvalue, diagonals = np.repeat(known.eigenvalue, each), choices.reshape(2, -1)
     weight = np.repeat(share, each)
     rows, aim = [], []
-    for variance, resolved in zip(_with_mean(variances, eigenvalue, diagonals), resolvents.transform, strict=True):
+    for variance, resolved in zip(_of_sums(variances, eigenvalue, diagonals), resolvents.transform, strict=True):
         turned = weight / (variance - resolvents.points[:, None]) / np.abs(resolved)[:, None]
         rows.append(turned.real)
         aim.append((resolved / np.abs(resolved)).real)
-    root = np.sqrt(share)
-    rows.append(_KEPT * np.repeat(np.diag(root), each, axis=1))
-    aim.append(_KEPT * root)
-    part = _even_shares(np.concatenate(rows), np.concatenate(aim), _EVEN**2 * weight)
+    part = _even_shares(np.concatenate(rows), np.concatenate(aim), np.sqrt(share), _costs(share, refine))
     kept = part > _LEAST_SHARE
     found = Directions(eigenvalue[kept], (weight * part)[kept], diagonals[:, kept], np.zeros((kept.sum(), 0)))
     found = _fewer(found, known.eigenvalue, variances)
@@ -249,21 +266,19 @@ def directions_of_vectors(
     choices = variances.spread(eigenvalue, diagonals(eigenvalue, square), refine)
     each = choices.shape[2]
     eigenvalue, overlap, beside = (np.repeat(of, each, axis=0) for of in (eigenvalue, overlap, beside))
-    found, weight = choices.reshape(2, -1), np.repeat(square, each)
+    found = choices.reshape(2, -1)
     first, second = np.triu_indices(count)
     # Two different vectors stand for both their orders.
     pairs = (overlap[:, first] * overlap[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))).T
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
     rows, aim = [], []
-    for variance, resolved in zip(_with_mean(variances, eigenvalue, found), resolvents.between, strict=True):
+    for variance, resolved in zip(_of_sums(variances, eigenvalue, found), resolvents.between, strict=True):
         size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
         scale = size[:, first] * size[:, second]
         turned = pairs / (variance - resolvents.points[:, None, None]) / scale[..., None]
         rows.append(turned.real.reshape(-1, len(variance)))
         aim.append((resolved[:, first, second] * twice / scale).real.ravel())
-    rows.append(_KEPT * np.repeat(np.diag(np.sqrt(square)), each, axis=1))
-    aim.append(_KEPT * np.sqrt(square))
-    share = _even_shares(np.concatenate(rows), np.concatenate(aim), _EVEN_VECTORS**2 * weight)
+    share = _even_shares(np.concatenate(rows), np.concatenate(aim), np.sqrt(square), _costs(square, refine))
     kept = share > _LEAST_SHARE
     scale = np.sqrt(share[kept])[:, None]
     return Directions(eigenvalue[kept], _orthonormal(overlap[kept] * scale), found[:, kept], beside[kept] * scale)
@@ -289,35 +304,65 @@ def _fewer(directions: Directions, eigenvalues: Array, variances: ReadoutVarianc
     return Directions(eigenvalue, weight, diagonals, np.zeros((len(weight), 0)))
 
 
-def _with_mean(variances: ReadoutVariances, eigenvalue: Array, diagonals: Array) -> Array:
-    """Return the mean of the variances and those of each readout, shape (3, directions)."""
-    return np.concatenate([eigenvalue[None], np.maximum(variances.at(eigenvalue, diagonals), 0.0)])
+def _of_sums(variances: ReadoutVariances, eigenvalue: Array, diagonals: Array) -> Array:
+    """Return the variances of sums of the covariances, shape (sums, directions)."""
+    each = np.maximum(variances.at(eigenvalue, diagonals), 0.0)
+    return np.asarray(_SUMS @ np.concatenate([eigenvalue[None], each]))
 
 
-def _even_shares(rows: Array, aim: Array, cost: Array) -> Array:
-    """Return the vector x without negative entries with the least ``|rows x - aim|^2 + sum cost x^2``.
+def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
+    """Return the vector x without negative entries with the least sum of squares of errors, and of x with a cost.
 
-    It is ``(rows^T l)_+ / cost`` for the multiplier ``l = aim - rows x``, which is the minimum of a convex function of
-    as many numbers as there are rows. Its gradient is linear in pieces, and Newton's method ends on one of them.
+    It is ``(A^T l)_+ / cost`` for the multiplier ``l`` of the errors, which is the minimum of a convex function of as
+    many numbers as there are rows in A. The gradient of this function is linear in pieces, and Newton's method ends on
+    one of them. It is led there by larger costs.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (resolvents, unknowns)
+        Nearly dependent on each other, as resolvents at neighbouring points are.
+    aim : ndarray, shape (resolvents,)
+        ``rows @ x`` comes near it.
+    kept : ndarray, shape (kept,)
+        Square roots of what groups of as many unknowns have, each in the mean over their sum.
+    cost : ndarray, shape (unknowns,)
+
+    Returns
+    -------
+    ndarray, shape (unknowns,)
+
+    Raises
+    ------
+    NotConverged
+        If Newton's method does not end.
     """
-    scaled = rows / np.sqrt(cost)
-    one = np.eye(len(aim))
-    level: Array = np.linalg.solve(scaled @ scaled.T + one, aim)
+    square, axes = np.linalg.eigh(rows @ rows.T)
+    axes = axes[:, square > _DEPENDENT**2 * square[-1]].T
+    groups = np.repeat(np.diag(_KEPT * kept), len(cost) // len(kept), axis=1)
+    rows, aim = np.concatenate([axes @ rows, groups]), np.concatenate([axes @ aim, _KEPT * kept])
+    one, size = np.eye(len(aim)), float(np.abs(aim).max())
+    scaled = rows / np.sqrt(_STAGES[0] * cost)
+    level = np.asarray(np.linalg.solve(scaled @ scaled.T + one, aim), dtype=np.float64)
+    for stage in _STAGES:
+        scaled, off = rows / np.sqrt(stage * cost), math.inf
+        for _ in range(_STEPS):
+            pull = level @ scaled
+            active = scaled[:, pull > 0]
+            gradient = level - aim + active @ pull[pull > 0]
+            off = float(np.abs(gradient).max()) / size
+            if off <= _TOLERANCE:
+                break
+            step = np.asarray(np.linalg.solve(active @ active.T + one, gradient), dtype=np.float64)
+            level = level - _lowest(level - aim, pull, step, step @ scaled) * step
+        else:
+            advice = "Use a smaller step, or a readout of one value."
+            raise NotConverged("the variances of two readouts", off, _TOLERANCE, advice)
+    return np.asarray(np.maximum(level @ scaled, 0.0) / np.sqrt(_STAGES[-1] * cost))
 
-    size, off = float(np.abs(aim).max()), math.inf
-    for _ in range(_STEPS):
-        pull = level @ scaled
-        active = scaled[:, pull > 0]
-        gradient = level - aim + active @ pull[pull > 0]
-        off = float(np.abs(gradient).max()) / size
-        if off <= _TOLERANCE:
-            break
-        step: Array = np.linalg.solve(active @ active.T + one, gradient)
-        level = level - _lowest(level - aim, pull, step, step @ scaled) * step
-    else:
-        advice = "Use a smaller step, or a readout of one value."
-        raise NotConverged("the variances of two readouts", off, _TOLERANCE, advice)
-    return np.asarray(np.maximum(level @ scaled, 0.0) / np.sqrt(cost))
+
+def _costs(weight: Array, refine: float) -> Array:
+    """Return the costs of all choices at eigenvalues with weights: less for those near the known diagonals."""
+    return np.asarray((np.square(_EVEN * (_CLOSE + _parts(refine))) * weight[:, None]).ravel())
 
 
 def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:

@@ -1,0 +1,205 @@
+"""Directions of two readouts: what they know of matrices that do not commute, and the numerics behind them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+
+import gradstep as gs
+from gradstep.errors import NotConverged
+from gradstep.gaussian import moments, scalar_function
+from gradstep.theory.neurons import two_readouts
+from gradstep.theory.neurons.row_rules import resolved_law, rules
+from gradstep.theory.neurons.stretched_law import StretchedLaw
+from gradstep.theory.neurons.two_readouts import Directions, ReadoutVariances, laws_of_sums
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.weighted_samples import residual_law
+from gradstep.theory.together import result_of
+
+LEVELS = gs.Inputs([4, 2, 1, 0.5, 0.25], [0.05, 0.15, 0.25, 0.35, 0.2], [0.2, 0.3, 0.2, 0.2, 0.1])
+#: Readouts with their shares: of both signs, with a mean.
+VALUES, SHARES = np.array([-1.0, 2.0]), np.array([0.3, 0.7])
+SECOND = float(SHARES @ VALUES**2)
+#: Where the fit has its poles.
+Z = -np.array([0.01, 0.1, 0.7, 6.0, 60.0]) * (1 - 0.01j)
+RATIO, NOISE = 1 / 3.52, 0.1
+
+
+def two(values=VALUES, shares=SHARES):
+    scale = math.sqrt(float(shares @ values**2))
+    return ReadoutVariances(values / scale, np.ones(2), float(shares @ values) / scale)
+
+
+def mean_law(k=0.26, t=0.1, values=VALUES, shares=SHARES):
+    """Return the mean law of rows that samples with odd residuals stretch."""
+    link = scalar_function("x")
+    samples = CorrelatedSamples(residual_law(link, 0.0, NOISE**2), RATIO, moments(link).linear, Spectrum.of(LEVELS))
+    first, second = float(shares @ values), float(shares @ values**2)
+    return StretchedLaw(samples, k * first, k * math.sqrt(second), t * second)
+
+
+def directions(law, variances, values=VALUES, refine=1):
+    frame = law.samples.frame(law.samples.alignment)
+    resolved = result_of(resolved_law(law, frame, refine, values=values, readouts=variances))
+    found = result_of(rules(resolved))
+    of_all = variances.at(found.nodes, found.diagonals)
+    along = variances.at(found.special, found.special_diagonals)
+    return frame, found, np.maximum(of_all, 0), np.maximum(along, 0)
+
+
+@pytest.mark.parametrize("weight", [SHARES, [1, 0], [0, 1], [0.6, 0.4], [0.15, 0.85]])
+def test_resolvents_of_all_weighted_sums_are_those_of_the_laws(weight):
+    # Only the first three are among those that the directions were made from.
+    law, variances, weight = mean_law(), two(), np.array(weight, dtype=float)
+    frame, found, of_all, along = directions(law, variances)
+    a, square = weight @ variances.readout, weight @ variances.readout**2
+    exact = StretchedLaw(law.samples, law.root * a, law.root * math.sqrt(square), law.strength * square)
+    trace = (found.share / (weight @ of_all - Z[:, None])).sum(axis=1)
+    np.testing.assert_allclose(trace, exact.transform(Z)[0], rtol=2e-3)
+    between = np.stack([(found.overlap.T / (weight @ along - z)) @ found.overlap for z in Z])
+    expected = exact.between(Z, frame)[0]
+    scale = np.sqrt(np.abs(np.diagonal(expected, axis1=1, axis2=2)))
+    assert np.all(np.abs(between - expected) < 4e-3 * scale[:, :, None] * scale[:, None])
+
+
+def test_one_basis_alone_misses_them():
+    law, variances = mean_law(), two()
+    frame = law.samples.frame(law.samples.alignment)
+    found = result_of(rules(result_of(resolved_law(law, frame, 1, values=VALUES))))
+    of_all = variances.at(found.nodes, found.diagonals)[0]
+    exact, _ = laws_of_sums(law, variances)[1]
+    trace = (found.share / (of_all - Z[:, None])).sum(axis=1)
+    assert np.abs(trace / exact.transform(Z)[0] - 1).max() > 0.05
+
+
+def drawn_covariances(law, variances, d, seed):
+    """Return C, the covariances of both readouts in a draw of the samples, and the teacher's rest."""
+    rng = np.random.default_rng(seed)
+    n = round(d / RATIO)
+    share = np.round(np.cumsum(LEVELS.share) * d).astype(int)
+    c = np.repeat(LEVELS.eigenvalues, np.diff(share, prepend=0))
+    part = np.repeat(np.array(LEVELS.teacher) / np.diff(share, prepend=0), np.diff(share, prepend=0))
+    b = np.sqrt(part) * rng.choice([-1, 1], d)
+    z = rng.standard_normal((n, d))
+    r = z @ b + NOISE * rng.standard_normal(n)
+    stretched = (z.T * r) @ z / n
+    squares = (z.T * (r**2 / np.mean(r**2))) @ z / n
+    g = c * (z.T @ r / n)
+    v = g / np.linalg.norm(g)
+    rest = b - v * (v @ b)
+    found = []
+    for a in variances.readout:
+        turned = np.eye(d) + law.root * a * c[:, None] * stretched
+        found.append((turned * c) @ turned.T + law.strength * a**2 * c[:, None] * squares * c)
+    return np.array(found), v, rest / np.linalg.norm(rest)
+
+
+def test_fits_with_matrices_of_weights_are_those_of_drawn_matrices():
+    # Features with two slopes have matrices of weights: (1 + sum_a W_a x Sigma_a)^-1. No direction was made from them.
+    law, variances, d = mean_law(), two(), 400
+    _, found, of_all, along = directions(law, variances)
+    weights = [0.5 * np.array([[1, -0.5], [-0.5, 0.25]]), 0.8 * np.array([[1, 0.6], [0.6, 0.36]])]
+
+    def inverse(values):
+        return np.linalg.inv(np.eye(2) + np.einsum("aij,an->nij", weights, values))
+
+    trace = np.einsum("n,nij->ij", found.share, inverse(of_all))
+    rest = np.einsum("n,nij->ij", found.overlap[:, 1] ** 2, inverse(along))
+    measured = []
+    for seed in range(6):
+        sigma, _, zeta = drawn_covariances(law, variances, d, seed)
+        whole = np.eye(2 * d) + sum(np.kron(w, s) for w, s in zip(weights, sigma, strict=True))
+        resolvent = np.linalg.inv(whole).reshape(2, d, 2, d)
+        measured.append(
+            np.stack([np.einsum("inin->i", np.abs(resolvent)) / d, np.einsum("inim,n,m->i", resolvent, zeta, zeta)])
+        )
+    mean, error = np.mean(measured, axis=0), np.std(measured, axis=0, ddof=1) / math.sqrt(6)
+    expected = np.stack([np.diagonal(trace), np.diagonal(rest)])
+    assert np.all(np.abs(mean - expected) < 4 * error + [[0.005], [0.02]])
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-4])
+def test_two_readouts_that_are_nearly_one_have_its_variances(gap):
+    values, shares = np.array([1 - gap, 1 + gap]), np.array([0.5, 0.5])
+    variances = two(values, shares)
+    _, found, of_all, along = directions(mean_law(values=values, shares=shares), variances, values)
+    for variance, nodes in ((of_all, found.nodes), (along, found.special)):
+        assert np.abs(shares @ variance / nodes - 1).max() < 1e-6
+    spread = found.share @ (of_all[0] - of_all[1]) ** 2 / (found.share @ found.nodes) ** 2
+    # Costs are not zero, so that a spread of a hundredth is not told from none.
+    assert spread < 20 * gap**2 + 1e-4
+
+
+@given(
+    a=st.floats(-3, 3).filter(lambda x: abs(x) > 0.05),
+    b=st.floats(-3, 3),
+    share=st.floats(0.05, 0.95),
+    own=st.floats(0.7, 1.3),
+)
+def test_at_the_extremes_one_readout_has_no_variance(a, b, share, own):
+    if abs(a - b) < 0.05:
+        return
+    values, shares = np.array([a, b]), np.array([share, 1 - share])
+    scale = math.sqrt(float(shares @ values**2))
+    variances = ReadoutVariances(values / scale, np.array([own, 1.0]), float(shares @ values) / scale)
+    at = variances.at(np.ones(2), variances.extremes)
+    np.testing.assert_allclose(np.diagonal(at), 0, atol=1e-9 * (1 + np.abs(variances.extremes).max()))
+    if own == 1.0:
+        np.testing.assert_allclose(shares @ at, 1, rtol=1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_frames_are_tight_and_know_every_symmetric_matrix(count):
+    frame = two_readouts._tight_frame(count)
+    np.testing.assert_allclose(frame.T @ frame, np.eye(count), atol=1e-14)
+    projections = frame[:, :, None] * frame[:, None]
+    assert np.linalg.matrix_rank(projections.reshape(len(frame), -1)) == count * (count + 1) // 2
+
+
+def shares_problem(seed):
+    """Return resolvents of some variances, what six eigenvalues have, and costs."""
+    rng = np.random.default_rng(seed)
+    kept, variance = np.sqrt(rng.dirichlet(np.ones(6))), np.exp(rng.normal(size=120))
+    weight = np.repeat(np.square(kept), 20)
+    rows = weight / (variance + np.exp(np.linspace(-3, 3, 25))[:, None])
+    aim = rows @ np.repeat(rng.dirichlet(np.full(20, 0.1), size=6), 1, axis=1).ravel()
+    return rows / aim[:, None], np.ones(25), kept, 1e-6 * weight
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_even_shares_are_those_of_an_active_set(seed):
+    rows, aim, kept, cost = shares_problem(seed)
+    found = two_readouts._even_shares(rows, aim, kept, cost)
+    groups = two_readouts._KEPT * np.repeat(np.diag(kept), 20, axis=1)
+    whole = np.concatenate([rows, groups, np.diag(np.sqrt(cost))])
+    known, _ = nnls(whole, np.concatenate([aim, two_readouts._KEPT * kept, np.zeros(len(cost))]), maxiter=10**5)
+    # Combinations of the resolvents that are small do not count.
+    np.testing.assert_allclose(rows @ found, rows @ known, atol=2e-5)
+    np.testing.assert_allclose(found.reshape(6, 20).sum(axis=1), 1, atol=1e-4)
+
+
+def test_shares_that_are_not_found_are_refused(monkeypatch):
+    monkeypatch.setattr(two_readouts, "_STEPS", 1)
+    with pytest.raises(NotConverged, match="variances of two readouts"):
+        two_readouts._even_shares(*shares_problem(0))
+
+
+def test_fewer_directions_keep_the_moments():
+    rng, variances = np.random.default_rng(0), two()
+    nodes, known = np.array([0.5, 3.0]), np.array([[0.4, 1.0], [0.0, 0.3]])
+    choices = variances.spread(nodes, known, 1)
+    weight = rng.random(choices.shape[1:])
+    whole = Directions(np.repeat(nodes, choices.shape[2]), weight.ravel(), choices.reshape(2, -1), np.zeros((0, 0)))
+    found = two_readouts._fewer(whole, nodes, variances)
+    assert len(found.weight) == 2 * two_readouts._GAUSS
+    for power in range(2 * two_readouts._GAUSS):
+        for node in nodes:
+            one, other = (
+                each.weight[each.eigenvalue == node]
+                @ (variances.at(each.eigenvalue, each.diagonals)[1] / node)[each.eigenvalue == node] ** power
+                for each in (whole, found)
+            )
+            assert one == pytest.approx(other, rel=1e-9)

@@ -139,14 +139,14 @@ def test_two_readouts_that_are_nearly_one_have_its_variances(gap):
     share=st.floats(0.05, 0.95),
     own=st.floats(0.7, 1.3),
 )
-def test_at_the_extremes_one_readout_has_no_variance(a, b, share, own):
+def test_at_the_ends_one_readout_has_no_variance(a, b, share, own):
     if abs(a - b) < 0.05:
         return
     values, shares = np.array([a, b]), np.array([share, 1 - share])
     scale = math.sqrt(float(shares @ values**2))
     variances = ReadoutVariances(values / scale, np.array([own, 1.0]), float(shares @ values) / scale)
-    at = variances.at(np.ones(2), variances.extremes)
-    np.testing.assert_allclose(np.diagonal(at), 0, atol=1e-9 * (1 + np.abs(variances.extremes).max()))
+    at = variances.at(np.ones(2), variances.ends)
+    np.testing.assert_allclose(np.diagonal(at), 0, atol=1e-9 * (1 + np.abs(variances.ends).max()))
     if own == 1.0:
         np.testing.assert_allclose(shares @ at, 1, rtol=1e-9)
 
@@ -187,19 +187,23 @@ def test_shares_that_are_not_found_are_refused(monkeypatch):
         two_readouts._even_shares(*shares_problem(0))
 
 
+def test_diagonals_at_a_place_are_at_that_place():
+    variances = ReadoutVariances(two().readout, np.array([1.1, 0.9]), two().mean)
+    eigenvalue, place = np.array([0.3, 2.0, 5.0]), np.array([0.01, 0.4, 0.97])
+    found = variances.place(eigenvalue, variances.diagonals(eigenvalue, place))
+    np.testing.assert_allclose(found, place, rtol=1e-10)
+
+
 def test_fewer_directions_keep_the_moments():
-    rng, variances = np.random.default_rng(0), two()
-    nodes, known = np.array([0.5, 3.0]), np.array([[0.4, 1.0], [0.0, 0.3]])
-    choices = variances.spread(nodes, known, 1)
-    weight = rng.random(choices.shape[1:])
-    whole = Directions(np.repeat(nodes, choices.shape[2]), weight.ravel(), choices.reshape(2, -1), np.zeros((0, 0)))
-    found = two_readouts._fewer(whole, nodes, variances)
+    rng, nodes = np.random.default_rng(0), np.array([0.5, 3.0])
+    choices = two_readouts._choices(np.array([0.3, 0.6]), 1)
+    each = choices.shape[1]
+    whole = Directions(np.repeat(nodes, each), rng.random(2 * each), choices.ravel(), np.zeros((2 * each, 0)))
+    found = two_readouts._fewer(whole, nodes)
     assert len(found.weight) == 2 * two_readouts._GAUSS
-    for power in range(2 * two_readouts._GAUSS):
-        for node in nodes:
-            one, other = (
-                each.weight[each.eigenvalue == node]
-                @ (variances.at(each.eigenvalue, each.diagonals)[1] / node)[each.eigenvalue == node] ** power
-                for each in (whole, found)
-            )
-            assert one == pytest.approx(other, rel=1e-9)
+    for node in nodes:
+        one, other = (
+            (each.weight[each.eigenvalue == node], each.place[each.eigenvalue == node]) for each in (whole, found)
+        )
+        for power in range(2 * two_readouts._GAUSS):
+            assert one[0] @ one[1] ** power == pytest.approx(other[0] @ other[1] ** power, rel=1e-9)

@@ -79,6 +79,9 @@ LEAST = 1e-12
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
+#: Difference of two readouts, over the larger one, from which they have variances of their own. These change errors there
+#: by its square.
+_ALIKE = 1e-3
 #: Decades of the points at which the resolvents of two readouts are reproduced, and how many there are.
 _REPRODUCED, _AT_POINTS = (-3.0, 2.0), 10
 #: Distance of these points from the negative axis, over that from zero.
@@ -292,17 +295,22 @@ def _of_two(law: ResolvedLaw, two: TwoReadouts, nodes: Array, share: Array) -> C
 
     Docs, "Correlated inputs", equation (C7h).
     """
-    points, rest = law.points, (two.readouts, two.resolvents, two.refine)
-    known = Directions(nodes, share, law.over_all(nodes, share), np.zeros((len(nodes), 0)))
-    of_all = spread_directions(known, *rest)
+    points, variances, rest = law.points, two.readouts, (two.readouts, two.resolvents, two.refine)
+
+    def place(eigenvalues: Array, weight: Array) -> Array:
+        return variances.place(eigenvalues, law.over_all(eigenvalues, weight))
+
+    of_all = spread_directions(Directions(nodes, share, place(nodes, share), np.zeros((len(nodes), 0))), *rest)
     vectors = yield from directions_of_vectors(
         points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
-        law.others, law.over_all, *rest,
+        law.others, place, *rest,
     )  # fmt: skip
     in_plane = law.in_plane(vectors.eigenvalue, vectors.weight)
     return RowRules(
         of_all.eigenvalue, of_all.weight, vectors.eigenvalue, vectors.weight,
-        of_all.diagonals, vectors.diagonals, in_plane, vectors.components,
+        variances.diagonals(of_all.eigenvalue, of_all.place),
+        variances.diagonals(vectors.eigenvalue, vectors.place),
+        in_plane, vectors.components,
     )  # fmt: skip
 
 
@@ -619,7 +627,7 @@ def vectors_rule(
 def readout_variances(step: StepStatistics, readout: Readout) -> ReadoutVariances | None:
     """Return how the variances of two readouts follow from diagonals, or nothing for another number of readouts."""
     values, _ = readout_values(readout)
-    if readout.kind == "gaussian" or len(values) != 2:
+    if readout.kind == "gaussian" or len(values) != 2 or np.ptp(values) <= _ALIKE * np.abs(values).max():
         return None
     scale = math.sqrt(readout.second_moment)
     own = step.own_stretch(values, values**2) / _own(step, readout)

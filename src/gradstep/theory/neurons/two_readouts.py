@@ -14,6 +14,7 @@ the variances spread around the diagonals that the matrices have in an eigenbasi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.diagonals import nearest_diagonals
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
@@ -51,7 +53,9 @@ _LEAST_SHARE = 1e-6
 #: Directions of all at each eigenvalue in the end.
 _GAUSS = 4
 #: Costs of the stages of Newton's method for the shares, over that of the last, and its steps and tolerance.
-_STAGES, _STEPS, _TOLERANCE = (1e4, 1e2, 1.0), 200, 1e-8
+_STAGES, _STEPS, _TOLERANCE = (1e4, 1e2, 1.0), 200, 1e-9
+#: Residual that is rounding if it no longer falls.
+_ROUNDING = 1e-5
 #: Size of a combination of resolvents that counts, over the largest one.
 _DEPENDENT = 1e-4
 #: Bisections for the part of a step that is taken.
@@ -98,7 +102,7 @@ class ReadoutVariances(NamedTuple):
         return np.asarray(own**2 * plain + 2 * own * a * stretched + a**2 * rest)
 
     @property
-    def extremes(self) -> Array:
+    def ends(self) -> Array:
         """Diagonals with which the first or the second readout has no variance, for an eigenvalue of one, shape (2, 2).
 
         The variance is then the square of a linear function of the readout.
@@ -106,18 +110,29 @@ class ReadoutVariances(NamedTuple):
         a, own = self.readout, self.own
         return np.stack([a**2, -a * own]) / (a**2 - 2 * self.mean * a * own + own**2)
 
-    def spread(self, eigenvalue: Array, diagonals: Array, refine: float) -> Array:
-        """Return diagonals from known ones to those of the `extremes`, shape (2, directions, choices)."""
-        parts = _parts(refine)[1 : 1 + round(_PARTS * refine)]
-        ends = self.extremes[:, None] * eigenvalue[:, None] - diagonals[..., None]
-        moved = diagonals[..., None, None] + ends[..., None] * parts
-        return np.concatenate([diagonals[..., None], moved.reshape(2, len(eigenvalue), -1)], axis=2)
+    def diagonals(self, eigenvalue: Array, place: Array) -> Array:
+        """Return diagonals between both ends: at the first for a place of zero, at the second for one."""
+        first, last = self.ends.T[..., None]
+        return np.asarray(eigenvalue * (first + place * (last - first)))
+
+    def place(self, eigenvalue: Array, diagonals: Array) -> Array:
+        """Return the places with the same ratio of both variances, shape (directions,)."""
+        first, second = np.maximum(self.at(eigenvalue, diagonals), NOTHING)
+        of_first, of_second = self.at(np.ones(2), self.ends)[[0, 1], [1, 0]]
+        return np.asarray(first * of_second / (first * of_second + second * of_first))
 
 
 def _parts(refine: float) -> Array:
-    """Return how far each choice of `ReadoutVariances.spread` is from the known diagonals, shape (choices,)."""
+    """Return how far each choice of a place is from a known one: part of the way to either end, shape (choices,)."""
     parts = 1 / (1 + np.exp(-np.linspace(_NEAR, _FAR, round(_PARTS * refine))))
     return np.concatenate([[0.0], parts, parts])
+
+
+def _choices(place: Array, refine: float) -> Array:
+    """Return places from known ones to both ends, shape (directions, choices)."""
+    parts = _parts(refine)
+    aim = np.arange(len(parts)) > len(parts) // 2
+    return np.asarray(place[:, None] + (aim - place[:, None]) * parts)
 
 
 class Resolvents(NamedTuple):
@@ -139,7 +154,7 @@ class Resolvents(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """Directions with the diagonals of C and X.
+    """Directions in which each of two readouts has a variance.
 
     Attributes
     ----------
@@ -147,14 +162,15 @@ class Directions(NamedTuple):
         Of the mean of the covariances.
     weight : ndarray, shape (directions,) or (directions, vectors)
         Shares of all directions, or components of vectors.
-    diagonals : ndarray, shape (2, directions)
+    place : ndarray, shape (directions,)
+        Where the variances are between those of the `ends`, as in `ReadoutVariances.diagonals`.
     components : ndarray, shape (directions, others)
         Of other vectors; none for shares of all directions.
     """
 
     eigenvalue: Array
     weight: Array
-    diagonals: Array
+    place: Array
     components: Array
 
 
@@ -191,25 +207,24 @@ def spread_directions(
     Parameters
     ----------
     known : Directions
-        The eigenvalues of the mean, their shares, and the diagonals there.
+        The eigenvalues of the mean, their shares, and the places of the diagonals there.
     variances : ReadoutVariances
     resolvents : Resolvents
     refine : float
         Multiplies the number of variances that a direction may have.
     """
-    choices = variances.spread(known.eigenvalue, known.diagonals, refine)
-    each, share = choices.shape[2], known.weight
-    eigenvalue, diagonals = np.repeat(known.eigenvalue, each), choices.reshape(2, -1)
-    weight = np.repeat(share, each)
+    choices, share = _choices(known.place, refine), known.weight
+    each = choices.shape[1]
+    eigenvalue, place, weight = np.repeat(known.eigenvalue, each), choices.ravel(), np.repeat(share, each)
     rows, aim = [], []
-    for variance, resolved in zip(_of_sums(variances, eigenvalue, diagonals), resolvents.transform, strict=True):
+    for variance, resolved in zip(_of_sums(variances, eigenvalue, place), resolvents.transform, strict=True):
         turned = weight / (variance - resolvents.points[:, None]) / np.abs(resolved)[:, None]
         rows.append(turned.real)
         aim.append((resolved / np.abs(resolved)).real)
     part = _even_shares(np.concatenate(rows), np.concatenate(aim), np.sqrt(share), _costs(share, refine))
     kept = part > _LEAST_SHARE
-    found = Directions(eigenvalue[kept], (weight * part)[kept], diagonals[:, kept], np.zeros((kept.sum(), 0)))
-    found = _fewer(found, known.eigenvalue, variances)
+    found = Directions(eigenvalue[kept], (weight * part)[kept], place[kept], np.zeros((kept.sum(), 0)))
+    found = _fewer(found, known.eigenvalue)
     return found._replace(weight=found.weight / found.weight.sum())
 
 
@@ -221,7 +236,7 @@ def directions_of_vectors(
     importance: Array,
     tolerance: float,
     others: Others | None,
-    diagonals: Any,
+    place: Callable[[Array, Array], Array],
     variances: ReadoutVariances,
     resolvents: Resolvents,
     refine: float,
@@ -234,8 +249,8 @@ def directions_of_vectors(
     ----------
     points, resolvent, slope, mean, importance, tolerance, others
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the covariances.
-    diagonals : callable
-        Known diagonals at eigenvalues with weights.
+    place : callable
+        Known places at eigenvalues with weights.
     variances, resolvents, refine
         As in `spread_directions`.
 
@@ -263,16 +278,15 @@ def directions_of_vectors(
     overlap = _orthonormal((root[:, :1, None] * (frame @ half)).reshape(-1, count))
     beside = (root[:, :1, None] * (frame @ inverse @ more.reshape(len(nodes), count, -1))).reshape(len(overlap), -1)
     eigenvalue, square = np.repeat(nodes, len(frame)), np.square(overlap).sum(axis=1)
-    choices = variances.spread(eigenvalue, diagonals(eigenvalue, square), refine)
-    each = choices.shape[2]
+    choices = _choices(place(eigenvalue, square), refine)
+    each, chosen = choices.shape[1], choices.ravel()
     eigenvalue, overlap, beside = (np.repeat(of, each, axis=0) for of in (eigenvalue, overlap, beside))
-    found = choices.reshape(2, -1)
     first, second = np.triu_indices(count)
     # Two different vectors stand for both their orders.
     pairs = (overlap[:, first] * overlap[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))).T
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
     rows, aim = [], []
-    for variance, resolved in zip(_of_sums(variances, eigenvalue, found), resolvents.between, strict=True):
+    for variance, resolved in zip(_of_sums(variances, eigenvalue, chosen), resolvents.between, strict=True):
         size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
         scale = size[:, first] * size[:, second]
         turned = pairs / (variance - resolvents.points[:, None, None]) / scale[..., None]
@@ -281,32 +295,26 @@ def directions_of_vectors(
     share = _even_shares(np.concatenate(rows), np.concatenate(aim), np.sqrt(square), _costs(square, refine))
     kept = share > _LEAST_SHARE
     scale = np.sqrt(share[kept])[:, None]
-    return Directions(eigenvalue[kept], _orthonormal(overlap[kept] * scale), found[:, kept], beside[kept] * scale)
+    return Directions(eigenvalue[kept], _orthonormal(overlap[kept] * scale), chosen[kept], beside[kept] * scale)
 
 
-def _fewer(directions: Directions, eigenvalues: Array, variances: ReadoutVariances) -> Directions:
-    """Return a Gauss rule of `_GAUSS` directions at each eigenvalue: the diagonals are on a line there."""
-    one, other = variances.extremes.T
-    # On the line the variance of the readout that has none at the first end tells the place.
-    end = float(variances.at(np.ones(1), other[:, None])[0, 0])
+def _fewer(directions: Directions, eigenvalues: Array) -> Directions:
+    """Return a Gauss rule of `_GAUSS` places at each eigenvalue."""
     found = []
     for eigenvalue in eigenvalues:
         here = directions.eigenvalue == eigenvalue
-        place = variances.at(directions.eigenvalue[here], directions.diagonals[:, here])[0] / (eigenvalue * end)
-        weight = directions.weight[here]
+        place, weight = directions.place[here], directions.weight[here]
         powers = np.sqrt(weight)[:, None] * place[:, None] ** np.arange(min(_GAUSS, len(weight)))
         basis, _ = np.linalg.qr(powers)
         nodes, turn = np.linalg.eigh(basis.T @ (place[:, None] * basis))
-        share = weight.sum() * np.square(turn[0])
-        points = eigenvalue * (one[:, None] + nodes * (other - one)[:, None])
-        found.append((np.full(len(nodes), eigenvalue), share, points))
-    eigenvalue, weight, diagonals = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
-    return Directions(eigenvalue, weight, diagonals, np.zeros((len(weight), 0)))
+        found.append((np.full(len(nodes), eigenvalue), weight.sum() * np.square(turn[0]), nodes))
+    eigenvalue, weight, place = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Directions(eigenvalue, weight, place, np.zeros((len(weight), 0)))
 
 
-def _of_sums(variances: ReadoutVariances, eigenvalue: Array, diagonals: Array) -> Array:
+def _of_sums(variances: ReadoutVariances, eigenvalue: Array, place: Array) -> Array:
     """Return the variances of sums of the covariances, shape (sums, directions)."""
-    each = np.maximum(variances.at(eigenvalue, diagonals), 0.0)
+    each = np.maximum(variances.at(eigenvalue, variances.diagonals(eigenvalue, place)), 0.0)
     return np.asarray(_SUMS @ np.concatenate([eigenvalue[None], each]))
 
 
@@ -344,19 +352,19 @@ def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
     scaled = rows / np.sqrt(_STAGES[0] * cost)
     level = np.asarray(np.linalg.solve(scaled @ scaled.T + one, aim), dtype=np.float64)
     for stage in _STAGES:
-        scaled, off = rows / np.sqrt(stage * cost), math.inf
+        scaled, off, last = rows / np.sqrt(stage * cost), math.inf, math.inf
         for _ in range(_STEPS):
             pull = level @ scaled
             active = scaled[:, pull > 0]
             gradient = level - aim + active @ pull[pull > 0]
-            off = float(np.abs(gradient).max()) / size
-            if off <= _TOLERANCE:
+            last, off = off, float(np.abs(gradient).max()) / size
+            if off <= _TOLERANCE or last / 2 < off <= _ROUNDING:
                 break
             step = np.asarray(np.linalg.solve(active @ active.T + one, gradient), dtype=np.float64)
             level = level - _lowest(level - aim, pull, step, step @ scaled) * step
         else:
             advice = "Use a smaller step, or a readout of one value."
-            raise NotConverged("the variances of two readouts", off, _TOLERANCE, advice)
+            raise NotConverged("the variances of two readouts", off, _ROUNDING, advice)
     return np.asarray(np.maximum(level @ scaled, 0.0) / np.sqrt(_STAGES[-1] * cost))
 
 

@@ -63,8 +63,9 @@ class TestIdentities:
 
     def test_the_opposite_rows_are_the_same_network(self, inputs, damping):
         opposite = self.of(inputs, damping).replace(activation="-tanh(x)+0.3*(x**2-1)")
-        # Rounding decides which poles a rule has: a change of a damping by 1e-9 moves errors by 7e-6.
-        alike(gs.predict(self.of(inputs, damping)), gs.predict(opposite), 2e-6 if math.isinf(damping) else 1e-5)
+        # Rounding decides which poles a rule has, and nodes then differ by 1e-3: this moves errors by 2e-6, and the
+        # change of a damping by 1e-9 moves them by 7e-6.
+        alike(gs.predict(self.of(inputs, damping)), gs.predict(opposite), 1e-5)
 
     def test_labels_and_readouts_of_three_times_the_size(self, inputs, damping):
         once = gs.predict(self.of(inputs, damping))

@@ -79,8 +79,7 @@ LEAST = 1e-12
 #: with a variance next to nothing the fit would lose its digits. All numbers from 1e-9 to 1e-4 give the same errors.
 _LEAST_DIAGONAL = 1e-9
 
-#: Difference of two readouts, over the larger one, from which they have variances of their own. These change errors there
-#: by its square.
+#: Difference of two readouts, over the largest one, up to which they count as one: its square is what errors change by.
 _ALIKE = 1e-3
 #: Decades of the points at which the resolvents of two readouts are reproduced, and how many there are.
 _REPRODUCED, _AT_POINTS = (-3.0, 2.0), 10
@@ -626,9 +625,13 @@ def vectors_rule(
 
 def readout_variances(step: StepStatistics, readout: Readout) -> ReadoutVariances | None:
     """Return how the variances of two readouts follow from diagonals, or nothing for another number of readouts."""
-    values, _ = readout_values(readout)
-    if readout.kind == "gaussian" or len(values) != 2 or np.ptp(values) <= _ALIKE * np.abs(values).max():
+    if readout.kind == "gaussian":
         return None
+    values, shares = (each[np.argsort(readout_values(readout)[0])] for each in readout_values(readout))
+    of_one = np.cumsum(np.diff(values, prepend=values[0]) > _ALIKE * np.abs(values).max())
+    if of_one[-1] != 1:
+        return None
+    values = np.bincount(of_one, shares * values) / np.bincount(of_one, shares)
     scale = math.sqrt(readout.second_moment)
     own = step.own_stretch(values, values**2) / _own(step, readout)
     return ReadoutVariances(values / scale, np.broadcast_to(own, values.shape), readout.mean / scale)

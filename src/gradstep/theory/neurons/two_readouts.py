@@ -41,7 +41,7 @@ __all__ = [
 #: Sums of the mean and of both readouts whose resolvents are reproduced.
 _SUMS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5]])
 #: Parts of the way from the diagonals to a variance of zero, in logits from the first to the second number.
-_NEAR, _FAR, _PARTS = -3.5, 7.0, 7
+_NEAR, _FAR, _PARTS = -3.5, 7.0, 10
 #: Weight of the squares of the unknown shares beside the relative errors of the resolvents.
 _EVEN = 3e-3
 #: Distance from the known diagonals up to which choices cost about as much.
@@ -52,12 +52,12 @@ _KEPT = 30.0
 _LEAST_SHARE = 1e-6
 #: Directions of all at each eigenvalue in the end.
 _GAUSS = 4
-#: Costs of the stages of Newton's method for the shares, over that of the last, and its steps and tolerance.
-_STAGES, _STEPS, _TOLERANCE = (1e4, 1e2, 1.0), 200, 1e-9
-#: Residual that is rounding if it no longer falls.
+#: Costs of the stages of Newton's method for the shares, over that of the last, and its steps.
+_STAGES, _STEPS = (1e4, 1e2, 1.0), 200
+#: Residual that is rounding where it no longer falls.
 _ROUNDING = 1e-5
 #: Size of a combination of resolvents that counts, over the largest one.
-_DEPENDENT = 1e-4
+_DEPENDENT = 2e-5
 #: Bisections for the part of a step that is taken.
 _HALVINGS = 40
 #: Factor of the tolerance for the eigenvalues that vectors get, and the largest one.
@@ -358,7 +358,7 @@ def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
             active = scaled[:, pull > 0]
             gradient = level - aim + active @ pull[pull > 0]
             last, off = off, float(np.abs(gradient).max()) / size
-            if off <= _TOLERANCE or last / 2 < off <= _ROUNDING:
+            if off <= _ROUNDING and off > last / 2:
                 break
             step = np.asarray(np.linalg.solve(active @ active.T + one, gradient), dtype=np.float64)
             level = level - _lowest(level - aim, pull, step, step @ scaled) * step

@@ -80,7 +80,8 @@ docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
 	@$(one_blas_thread) $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
 clean: ## remove the environment, the built documentation and the caches (reports stay)
-	rm -rf .venv .make docs/_build docs/api/generated docs/gallery dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .make docs/_build docs/api/generated docs/gallery docs/sg_execution_times.rst dist \
+	  .pytest_cache .mypy_cache .ruff_cache examples/.ruff_cache .hypothesis
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.stamp-core: pyproject.toml uv.lock | $(UV)

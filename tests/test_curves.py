@@ -75,6 +75,33 @@ def test_an_infinite_value_does_not_make_the_others_coarse():
     assert panel.get_xlim()[1] < 100
 
 
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_an_infinite_value_is_drawn_at_the_right_edge(scale):
+    """Theory is a dash there and the networks a point, above a tick of its own; the line ends at the finite values."""
+    found = gs.curve(PROBLEM, over={"damping": [0.01, 0.1, 1, 10, np.inf]}, seeds=[3, 5])
+    panel = found.plot("test_error", references="no step", x_scale=scale).axes[0]
+    ticks = panel.get_xticks()
+    assert panel.get_xticklabels()[-1].get_text() == r"$\infty$"
+    assert max(ticks[:-1]) <= 10 < ticks[-1] < panel.get_xlim()[1]
+    for line in panel.lines[:2]:
+        x, y = line.get_data()
+        (gap,) = np.flatnonzero(np.isnan(x))
+        assert x[gap - 1] == 10
+        assert x[-2] < ticks[-1] < x[-1]
+        assert y[-1] == y[-2]
+    assert panel.lines[0].get_ydata()[-1] == pytest.approx(found["test_error"].theory[-1], rel=1e-12)
+    (points,) = points_of(panel)
+    np.testing.assert_allclose(points[-1], [ticks[-1], found["test_error"].mean[-1]], rtol=1e-12)
+    alone = gs.curve(PROBLEM, over={"damping": [np.inf]}).plot("test_error").axes[0]
+    assert [label.get_text() for label in alone.get_xticklabels()] == [r"$\infty$"]
+
+
+def test_a_map_says_that_it_ends_before_infinity(recwarn):
+    found = gs.curve(PROBLEM, over={"damping": [*np.logspace(-2, 1, 9), np.inf], "n": "10:80:10"})
+    assert "not in the map: damping = inf" in found.plot("test_error").get_supxlabel()
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize(("name", "place"), [("n", 40), ("eta", 0.0)])
 def test_the_theory_of_a_single_place_is_in_sight(name, place):
     (line,) = gs.curve(PROBLEM, over={name: [place]}).plot("test_error").axes[0].lines

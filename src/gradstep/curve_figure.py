@@ -44,6 +44,8 @@ _WIDE = 30.0
 _NO_STEP = "no step"
 #: Half the length of the dash that stands for theory above a name.
 _DASH = 0.25
+#: Distance of infinity from the largest finite number, as a share of the axis, and half the length of the dash there.
+_TO_INFINITY, _AT_INFINITY = 0.12, 0.03
 #: Quantities beside which each reference means something: without a step there is no alignment, and the bounds are on
 #: the error of new samples.
 _BESIDE = {
@@ -140,6 +142,8 @@ def _note(curve: Curve, look: Look) -> str:
     if look.label_noise is not None:
         shown.append(f"label noise in {look.label_noise} {'errors' if look.label_noise == 'both' else 'error'}")
     parts += ["; ".join(shown)] if shown else []
+    if curve.grid.is_map and (ends := [f"{axis.name} = inf" for axis in curve.axes if np.inf in (axis.numbers or ())]):
+        parts.append(f"not in the map: {', '.join(ends)}")
     known = [each for each in curve.predictions if isinstance(each, Prediction)]
     caveats = largest_caveats(caveat for each in known for caveat in each.caveats)
     if caveats:
@@ -177,12 +181,13 @@ def _curves(curve: Curve, names: Sequence[str], references: Sequence[str], look:
         "",
         axis.label,
         words[0] if len(words) == 1 else f"{words[0]} (solid), {words[1]} (dotted)",
-        x_scale=look.x_scale or _scale(axis),
+        x_scale=_scale_of(axis, look),
         y_scale=y_scale,
         lines=[*drawn, *more],
         points=[*points[0], *hollow],
         guides=guides,
         x_ticks=ticks,
+        infinity=(max(axis.finite), _infinity(axis, look)[1]) if np.inf in (axis.numbers or ()) else None,
     )
 
 
@@ -215,6 +220,27 @@ def _numbers(curve: Curve) -> Array:
     return np.asarray(axis.numbers if axis.numbers is not None else range(len(axis.values)), dtype=float)
 
 
+def _infinity(axis: Axis, look: Look) -> tuple[float, float, float]:
+    """Return the place where infinity stands on an axis, between the ends of the dash that is theory there."""
+    low, high = min(axis.finite), max(axis.finite)
+    shares = _TO_INFINITY + _AT_INFINITY * np.array([-1.0, 0.0, 1.0])
+    if _scale_of(axis, look) == "log":
+        low = min((number for number in axis.finite if number > 0), default=0.1)
+        places = high * (high / low if high > low else 10.0) ** shares
+    else:
+        places = high + (high - low or abs(high) or 1.0) * shares
+    left, middle, right = places.tolist()
+    return left, middle, right
+
+
+def _broken(axis: Axis, look: Look, x: Array, y: Array) -> tuple[Array, Array]:
+    """Return increasing places and the values there as a line, which ends before infinity: there it has a dash."""
+    if np.isfinite(x[-1]):
+        return x, y
+    left, _, right = _infinity(axis, look)
+    return np.array([*x[:-1], np.nan, left, right]), np.array([*y[:-1], np.nan, y[-1], y[-1]])
+
+
 def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look: Look) -> list[Line]:
     dense = curve.dense or curve
     x, theory = _numbers(dense), _along(dense, dense.overlay(quantity, look.label_noise).theory)
@@ -225,12 +251,13 @@ def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look:
             for values, (label, regime) in zip(theory, styled, strict=True)
             for place, value in zip(x, values, strict=True)
         ]
-    if len(x) == 1:  # of a line there is one point
+    if len(x) == 1 and np.isfinite(x[0]):  # of a line there is one point
         ends = np.array([-_DASH, _DASH])
         x, theory = x * (1 + ends / 10) if x.any() else x + ends, np.repeat(theory, 2, axis=1)
-    order = np.argsort(x)
+    order, axis = np.argsort(x), dense.axes[dense.grid.across]
     return [
-        Line.of(x[order], values[order], label, regime) for values, (label, regime) in zip(theory, styled, strict=True)
+        Line.of(*_broken(axis, look, x[order], values[order]), label, regime)
+        for values, (label, regime) in zip(theory, styled, strict=True)
     ]
 
 
@@ -238,6 +265,7 @@ def _points(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look
     if curve.comparison is None:
         return []
     overlay, x = curve.overlay(quantity, look.label_noise), _numbers(curve)
+    x = np.where(np.isinf(x), _infinity(curve.axes[curve.grid.across], look)[1], x)
     means, errors = _along(curve, overlay.mean), _along(curve, overlay.standard_error)
     return [
         Points(x.tolist(), means[row].tolist(), errors[row].tolist(), label, regime)
@@ -249,7 +277,7 @@ def _points(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look
 def _references(curve: Curve, quantity: str, wanted: Sequence[str], look: Look) -> tuple[list[Line], list[Guide]]:
     """Return what a figure compares with: without the step another curve, otherwise dashed lines."""
     dense = curve.dense or curve
-    x = _numbers(dense)
+    x, axis = _numbers(dense), dense.axes[dense.grid.across]
     order = np.argsort(x)
     rows = np.moveaxis(np.arange(len(dense.problems)).reshape(dense.grid.shape), dense.grid.across, -1).reshape(
         -1, len(x)
@@ -263,19 +291,21 @@ def _references(curve: Curve, quantity: str, wanted: Sequence[str], look: Look) 
             for each in distinct:
                 found = [_shown(p, quantity, look) if isinstance(p, Prediction) else np.nan for p in predict_each(each)]
                 # One name serves all: a line without a label has the colour of the one before it.
-                lines.append(Line.of(x[order], np.asarray(found)[order], "" if lines else _NO_STEP, "initial"))
+                places, values = _broken(axis, look, x[order], np.asarray(found)[order])
+                lines.append(Line.of(places, values, "" if lines else _NO_STEP, "initial"))
             continue
         noisy = look.label_noise == "both" and name != "label noise"
-        values = {
+        distinct_heights = {
             tuple(REFERENCES[name](dense.problems[i]) + noisy * dense.problems[i].noise ** 2 for i in row): None
             for row in rows
         }
-        for each in values:
+        for each in distinct_heights:
             height = each[0] if len(set(each)) == 1 else None
             if height is not None:
                 guides.append(Guide(name, height=height))
             else:
-                guides.append(Guide(name, x=x[order].tolist(), y=np.asarray(each)[order].tolist()))
+                places, heights = _broken(axis, look, x[order], np.asarray(each)[order])
+                guides.append(Guide(name, x=places.tolist(), y=heights.tolist()))
     return lines, guides
 
 
@@ -308,17 +338,26 @@ def _map(curve: Curve, quantity: str, look: Look) -> Panel:
     """Return the panel of one quantity over two axes."""
     dense = curve.dense or curve
     across, up = curve.grid.across, 1 - curve.grid.across
-    x, y = (np.asarray(dense.axes[i].numbers, dtype=float) for i in (across, up))
-    theory = dense.overlay(quantity, look.label_noise).theory
-    own = [np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, up)]
-    mean = np.asarray(curve.overlay(quantity, look.label_noise).mean)
-    measured = () if curve.comparison is None else (*own, mean if across == 1 else mean.T)
+    x, y, theory = _plane(dense, dense.overlay(quantity, look.label_noise).theory)
+    measured = () if curve.comparison is None else _plane(curve, curve.overlay(quantity, look.label_noise).mean)
     called = in_words(quantity)
     x_scale, y_scale = (_scale(curve.axes[i]) for i in (across, up))
     labels = curve.axes[across].label, curve.axes[up].label
-    field = Field(x, y, theory if across == 1 else theory.T, called, *measured)
+    field = Field(x, y, theory, called, *measured)
     return Panel(called, labels[0], labels[1], x_scale, y_scale, field=field)
+
+
+def _plane(curve: Curve, values: NDArray[Any]) -> tuple[Array, Array, Array]:
+    """Return the finite places across and up, and the values of a grid there, a row for each place up."""
+    across = curve.grid.across
+    x, y = (np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, 1 - across))
+    rows = np.asarray(values, dtype=float) if across == 1 else np.asarray(values, dtype=float).T
+    return x[np.isfinite(x)], y[np.isfinite(y)], rows[np.ix_(np.isfinite(y), np.isfinite(x))]
 
 
 def _scale(axis: Axis) -> Scale:
     return "log" if axis.is_logarithmic else "linear"
+
+
+def _scale_of(axis: Axis, look: Look) -> Scale:
+    return look.x_scale or _scale(axis)

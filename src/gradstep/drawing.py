@@ -260,12 +260,21 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
         axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     if panel.x_ticks:
         axes.set_xticks([place for place, _ in panel.x_ticks], [to_mathtext(text) for _, text in panel.x_ticks])
+    if panel.infinity is not None:
+        _tick_infinity(axes, *panel.infinity)
     if panel.image is None and panel.field is None:
         axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(ink.text)
+
+
+def _tick_infinity(axes: Axes, largest: float, place: float) -> None:
+    """Label the place of infinity, and none between that and the largest finite number."""
+    ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= largest]
+    labels = axes.xaxis.get_major_formatter().format_ticks(ticks)
+    axes.set_xticks([*ticks, place], [*labels, r"$\infty$"])
 
 
 def _counts(panel: Panel) -> bool:

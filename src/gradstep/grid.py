@@ -114,7 +114,7 @@ class Axis:
         count : int, optional
             How many; an axis that has as many stays what it is.
         """
-        numbers = self._finite
+        numbers = self.finite
         low, high = min(numbers), max(numbers)
         wanted = count or (_MANY if self.name in _CHEAP else _FEW)
         if low == high or len(numbers) >= wanted:
@@ -126,13 +126,14 @@ class Axis:
         return Axis(self.name, tuple(value for _, value in order))
 
     @property
-    def _finite(self) -> tuple[float, ...]:
+    def finite(self) -> tuple[float, ...]:
+        """The finite numbers of the axis; zero where there is none."""
         return tuple(filter(math.isfinite, self.numbers or ())) or (0.0,)
 
     @property
     def is_logarithmic(self) -> bool:
         """Whether the finite numbers are positive and spread over a factor of thirty, evenly in the logarithm."""
-        numbers = self._finite
+        numbers = self.finite
         smallest, largest = min(numbers), max(numbers)
         if smallest <= 0 or largest / smallest < 30:
             return False

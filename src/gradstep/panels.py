@@ -132,7 +132,10 @@ class Guide:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; with `span` both show this range, in equal units; `x_ticks` are places with words."""
+    """One pair of axes; with `span` both show this range, in equal units; `x_ticks` are places with words.
+
+    `infinity` holds the largest finite number of a horizontal axis that ends with infinity, and the place of that.
+    """
 
     title: str
     x_label: str
@@ -148,6 +151,7 @@ class Panel:
     field: Field | None = None
     span: tuple[float, float] | None = None
     x_ticks: Sequence[tuple[float, str]] = ()
+    infinity: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -619,6 +619,52 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     assert page.evaluate("document.activeElement.id") == "compare"
 
 
+def test_each_size_has_one_row(watched):
+    """At d = 4 the sixty places of the axis are two dozen numbers of samples: the table and the file have each once."""
+    page = watched.open("#A.d=4&axis=n&from=0.5&to=6")
+    page.click("#errors-data summary")
+    rows = page.locator("#errors-data tbody tr").all_inner_texts()
+    places = watched.traces()["test"]["x"]
+    assert places == [n / 4 for n in range(2, 25) if n / 4 in places]
+    assert len(rows) == len(set(rows)) == len(places) < 24
+    assert len(watched.traces()["no step"]["y"]) == len(places)
+    with page.expect_download() as saved:
+        page.click("#downloads summary")
+        page.click("[data-download=csv]")
+    with open(saved.value.path(), encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == len(places)
+
+
+def test_how_much_is_drawn_outlives_a_reload(watched):
+    """It is in the address as everything else, unless it is what is usual."""
+    page = watched.open(FAST)
+    fields = {"seeds": "5", "places": "3", "simulated-d": "60"}
+    page.check("#limit")
+    watched.settled()
+    for name, value in fields.items():
+        page.fill(f"#{name}", value)
+        page.locator(f"#{name}").dispatch_event("change")
+    watched.until("location.hash.includes('networks=5&places=3&dimension=60')")
+    page.reload()
+    watched.settled()
+    assert {name: page.input_value(f"#{name}") for name in fields} == fields
+    page.uncheck("#limit")  # a setting with a dimension of its own has no use for another
+    watched.until("location.hash.includes('networks=5&places=3') && !location.hash.includes('dimension')")
+    page.select_option("#preset", "fig1")
+    watched.settled()
+    assert page.input_value("#seeds") == "5"
+    page.fill("#seeds", "1")  # what is not allowed is not kept
+    page.locator("#seeds").dispatch_event("change")
+    assert "networks=5" in page.url
+    page.evaluate("location.hash = '#networks=1&places=4'")
+    watched.until("document.querySelector('#toast.shown')?.textContent.endsWith('Not read in the address: networks=1')")
+    watched.settled()
+    assert [page.input_value(f"#{name}") for name in fields] == ["8", "4", "200"]
+    page.click("#reset")
+    watched.until("!location.hash.includes('places')")
+
+
 def read(text):
     """Return text as it is read on the page, its formulas typeset."""
     return html.unescape(re.sub("<[^>]+>", "", to_html(text)))
@@ -869,7 +915,8 @@ def test_downloads(watched, tmp_path):
         rows = list(csv.DictReader(file))
     theory = [row for row in rows if row["kind"] == "theory"]
     networks = [row for row in rows if row["kind"] == "network"]
-    assert (len(theory), len(networks)) == (120, 4)
+    sizes = np.unique(np.round(24 * np.geomspace(0.3, 10, 60)))  # several of the places are one number of samples
+    assert (len(theory), len(networks)) == (2 * len(sizes), 4)
     shown = watched.traces()
     assert [float(row["test_error"]) for row in theory if row["setting"] == "A"] == shown["A test"]["y"]
     assert [float(row["n"]) for row in theory if row["setting"] == "B"] == shown["B test"]["x"]
@@ -1159,6 +1206,18 @@ def test_phone_width_and_both_schemes(phone, scheme):
     page.click("#theme")
     assert page.inner_text("#theme") == "Theme: dark"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 60
+
+
+@pytest.mark.parametrize("axis", ["n", "ridge", "eta"])
+def test_on_a_phone_the_line_without_a_step_has_its_name(phone, axis):
+    """Beside the line for one setting, in the key below the figure for several."""
+    page = phone.open(f"{FAST}&axis={axis}")
+    label = page.locator("#errors .annotation-text", has_text="no step").bounding_box()
+    figure = page.locator("#errors").bounding_box()
+    assert figure["x"] <= label["x"] <= label["x"] + label["width"] <= figure["x"] + figure["width"]
+    assert figure["y"] <= label["y"] <= label["y"] + label["height"] <= figure["y"] + figure["height"]
+    page.click("#compare")
+    phone.until("document.querySelector('#key').innerText.includes('no step')")
 
 
 @pytest.mark.parametrize("width", [320, pytest.param(1280, marks=pytest.mark.statistical)])

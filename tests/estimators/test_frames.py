@@ -99,6 +99,22 @@ def test_text_in_a_column_of_numbers_is_refused_by_its_name(categories):
             model.predict(X.assign(height=column))
 
 
+def test_names_that_are_text_in_part_are_refused():
+    """Numbers beside text say nothing of which column is which; the error shows the names and the way out."""
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 3)), columns=[0, 1, "a"])
+    y = X["a"].to_numpy()
+    told = r"columns of X: got \[0, 1, 'a'\], of which only some are text; allowed: .* X.columns.astype\(str\)"
+    for model in (gs.OneStepRegressor(8), gs.OneStepFeatures(8), gs.OneStepClassifier(8)):
+        with pytest.raises(gs.InvalidInput, match=told):
+            model.fit(X, y > 0)
+    model = gs.OneStepRegressor(8, random_state=0).fit(X.to_numpy(), y)
+    with pytest.raises(gs.InvalidInput, match=told):
+        model.predict(X)
+    renamed = X.set_axis(X.columns.astype(str), axis=1)
+    assert gs.OneStepRegressor(8).fit(renamed, y).feature_names_in_.tolist() == ["0", "1", "a"]
+    assert gs.OneStepRegressor(8).fit(X[[0, 1]], y).n_features_in_ == 2
+
+
 @pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
 def test_dates_are_refused(frame, day):
     table, y = frame

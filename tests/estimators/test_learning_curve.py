@@ -59,11 +59,16 @@ def test_without_a_step_it_is_leave_one_out_with_an_intercept():
         assert curve.r2[0, place] == pytest.approx(1 - np.mean(left_out) / np.var(y), rel=1e-6)
 
 
-@pytest.mark.parametrize("factor", [pytest.param(0.4, marks=pytest.mark.statistical), 2.0])
-def test_other_sizes_are_those_of_refits_with_an_intercept(factor):
-    """Plain ridge regression, many pools: what the estimates are off on average is within their scatter."""
+@pytest.mark.parametrize(
+    ("factor", "ridge"), [pytest.param(0.4, 20.0, marks=pytest.mark.statistical), (2.0, 20.0), (0.05, 1e-6)]
+)
+def test_other_sizes_are_those_of_refits_with_an_intercept(factor, ridge):
+    """Plain ridge regression, many pools: what the estimates are off on average is within their scatter.
+
+    The last are three rows that are fitted exactly: the intercept must be free beside the features, not the penalty.
+    """
     random = np.random.default_rng(2)
-    beta, rows, ridge = random.standard_normal(8) / 8**0.5, 60, 20.0
+    beta, rows = random.standard_normal(8) / 8**0.5, 60
     n = round(factor * rows)
 
     def drawn(count):
@@ -157,6 +162,23 @@ def test_rows_set_aside_for_the_step(stepped):
     )
     assert len(curve.ridge) == 5
     assert model.ridge_ == pytest.approx(curve.ridge[2])
+
+
+@pytest.mark.parametrize("function", [lambda x: 3 * x[:, 0] + x[:, 1], lambda x: np.tanh(x[:, 0])])
+def test_what_a_dozen_rows_do_not_tell_is_unknown(function):
+    """No error is known worse than that of the mean, which needs no fit; a caveat says which sizes are left."""
+    X, y = table(0, 12, inputs=4, noise=0.0, function=function)
+    curve = gs.OneStepRegressor(width=64, random_state=0).fit(X, y).learning_curve(X, y)
+    known = np.isfinite(curve.r2)
+    assert (curve.r2_standard_error[known] <= 1).all()
+    left = known.any(axis=1)
+    assert left.any()
+    assert not left.all()
+    (note,) = (note for note in curve.caveats if "above the error of predicting the mean" in note)
+    assert note.endswith(f"there is one at n = {', '.join(map(str, curve.n[left]))}.")
+    assert f"At n = {curve.n[~left][0]}" in note
+    assert str(curve.at(int(curve.n[~left][0]))) == "unknown"
+    assert np.isnan(curve.best_ridge[~left]).all()
 
 
 def test_a_part_of_many_rows_is_enough():

@@ -22,6 +22,7 @@ from gradstep.gaussian import (
 )
 from gradstep.gaussian.expression import compile_expression, differentiate
 from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian.smoothing import _function_edges
 
 FORMULAS = [
     "tanh(8*x)",
@@ -379,3 +380,28 @@ def test_a_jump_at_the_mean_at_scales_of_the_spacing_of_floats(formula, scale):
         assert found.mean == pytest.approx((below + above) / 2, abs=1e-8)
         assert found.slope == pytest.approx((above - below) / math.sqrt(2 * math.pi), rel=1e-8)
         assert found.second_moment == pytest.approx((below**2 + above**2) / 2, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "power"), [("tanh", 0), ("sigmoid", 0), ("gelu", 1), ("softplus", 1), ("x*tanh(x)", 1)]
+)
+def test_at_any_scale_the_panels_are_few_and_the_averages_those_of_the_limit(name, power):
+    """Far out these are powers of x, which no panels need to resolve; the limit is that of the step or of the ramp."""
+    function = scalar_function(name)
+    far = _function_edges(function, 1e30)
+    assert far.size == _function_edges(function, 1e8).size < 45
+    assert far[-1] == -far[0] == 1e30
+    scale = 1e25
+    found = hermite_smoothed(function, 0.3 * scale, scale, 3) / scale**power
+    low, high = (float(function(side * 1e6)) / 1e6**power for side in (-1, 1))
+
+    def limit(x):
+        return np.where(x > 0, high, low) * np.abs(x) ** power
+
+    z, weight = np.polynomial.legendre.leggauss(60)
+    expected = np.zeros(4)
+    for left, right in ((-9.3, -0.3), (-0.3, 8.7)):
+        points, half = 0.5 * (left + right) + 0.5 * (right - left) * z, 0.5 * (right - left)
+        density = np.exp(-(points**2) / 2) / math.sqrt(2 * math.pi)
+        expected += half * (hermite_values(points, 3) * limit(0.3 + points) * density) @ weight
+    np.testing.assert_allclose(found, expected, atol=1e-13)

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import shutil
+import threading
 from importlib import import_module
 
 import numpy as np
@@ -480,3 +481,30 @@ def test_a_cluster_started_here_ends_with_a_client_that_cannot_connect(monkeypat
 def test_as_many_workers_as_cores_that_this_process_may_use(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
     assert Processes().slots == 3 * Processes(1).slots
+
+
+def test_a_cluster_without_workers_is_told_once_and_waited_for(monkeypatch, caplog):
+    """Workers of a batch system come when there is room: until then nothing happens, and the user should know why."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("gradstep.sweeps.executors._HEARTBEAT", 0.1)
+    arguments = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    with distributed.LocalCluster(n_workers=0, threads_per_worker=1, **arguments) as empty:
+        place = Cluster(empty.scheduler_address)
+        place.submit(7, Task("gradstep.sweeps.measure:device_at_hand", {"device": "cpu", "dtype": "float64"}, 0))
+        timer = threading.Timer(0.6, lambda: empty.scale(1))
+        timer.start()
+        ((index, found),) = place.finished()
+        timer.join()
+        place.close()
+    assert (index, set(found)) == (7, {"allowed"})
+    assert [record.message for record in caplog.records if record.name.startswith("gradstep")] == [
+        "the cluster has no workers; the sweep waits for one"
+    ]
+
+
+def test_two_clusters_on_one_machine_do_not_complain_of_each_other(recwarn):
+    pytest.importorskip("distributed")
+    places = [Cluster("local", 1) for _ in range(2)]
+    for place in places:
+        place.close()
+    assert [str(each.message) for each in recwarn.list if "8787" in str(each.message)] == []

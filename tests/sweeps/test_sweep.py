@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import gradstep as gs
 from gradstep.cli import app
+from gradstep.problem import Step
+from gradstep.sizes import read_size
 from gradstep.sweeps import Store, collect, design_of, manifest_of, run, save, status
 
 PROBLEM = gs.Problem(
@@ -295,3 +297,21 @@ def test_collect_says_how_much_it_found_and_what_was_damaged(tmp_path):
     run(design, folder, workers=1)
     whole = CliRunner().invoke(app, ["collect", str(folder), "--out", str(path)])
     assert whole.stdout.splitlines()[1:] == ["9/9 tasks", str(path)]
+
+
+def test_axes_may_be_text_as_for_curves():
+    """Ranges, multiples of the dimension, powers of the width and names are read as `gradstep.curve` reads them."""
+    problem = gs.Problem(d=20, width=30, n_step=60, n=40, ridge=1.0, eta=1.0, activation="relu", teacher="x")
+    over = {"eta": "0.5:4:3, N^0.5", "n": "0.5d:2d:4"}
+    design = design_of(problem, over, seeds=0)
+    curve = gs.curve(problem, over)
+    read = [tuple(Step.parse(value[0]) for value in design.axes[0].values)]
+    read.append(tuple(read_size("n", value[0]) for value in design.axes[1].values))
+    assert read == [tuple(map(Step.parse, curve.axes[0].values)), curve.axes[1].values]
+    assert design_of(problem, {"activation": "relu,tanh"}, seeds=0).axes[0].values == (("relu",), ("tanh",))
+    together = design_of(problem, {}, zipped=[{"width": "20:40:3", "n": [10, 20, 30]}], seeds=0)
+    assert together.axes[0].values == ((20, 10), (30, 20), (40, 30))
+    with pytest.raises(gs.InvalidInput, match="etta: not a known name"):
+        gs.sweep(problem, {"etta": "relu,tanh"}, seeds=0)
+    with pytest.raises(gs.InvalidInput, match="n: got '1:2'; allowed: "):
+        gs.sweep(problem, {"n": "1:2"}, seeds=0)

@@ -64,19 +64,10 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     for group in tables["zipped"]:
         if not isinstance(group, dict):
             raise InvalidInput("zipped", group, "tables: [[zipped]], then one line a parameter")
-    shared = {"convention": "canonical", **tables["problem"]}
-    for group in (tables["over"], *tables["zipped"]):
-        Problem.check_names({**group, **shared})  # before the values, which are read by their names
-    over = {name: _range(name, values) for name, values in tables["over"].items()}
-    zipped = [{name: _range(name, values) for name, values in group.items()} for group in tables["zipped"]]
+    Problem.check_names(tables["problem"])  # before the values, which are read by their names
     given = {name: value for name, value in changes.items() if value is not None}
     problem = {name: _value(name, value) for name, value in tables["problem"].items()}
-    return design_of(problem, over, zipped=zipped, **{**tables["run"], **given})
-
-
-def _range(name: str, values: Any) -> Any:
-    """Return the values of an axis; text is a list or a range."""
-    return list(values_of(name, values)) if isinstance(values, str) else values
+    return design_of(problem, tables["over"], zipped=tables["zipped"], **{**tables["run"], **given})
 
 
 def _value(name: str, value: Any) -> Any:

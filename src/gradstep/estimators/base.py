@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gradstep.errors import InvalidInput
-from gradstep.estimators.columns import Columns, check_dense, check_frame, check_numbers
+from gradstep.estimators.columns import Columns, check_dense, check_frame, check_names, check_numbers
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
@@ -111,6 +111,7 @@ class OneStep(BaseEstimator):
         Categorical columns of a data frame become columns of zeros and ones.
         """
         check_dense(X)
+        check_names(X)
         if reset:
             self._columns = Columns.of(X)
         else:

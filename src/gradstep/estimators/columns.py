@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_array
 
-__all__ = ["Columns", "check_dense", "check_frame", "check_numbers", "refuse_dates"]
+from gradstep.errors import InvalidInput
+
+__all__ = ["Columns", "check_dense", "check_frame", "check_names", "check_numbers", "refuse_dates"]
 
 #: Levels with fewer rows than this share one column.
 _RARE = 5
@@ -36,6 +38,20 @@ def check_dense(X: Any) -> None:
         )
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         raise TypeError("A lazy frame was passed for X, whose rows are read several times: use X.collect().")
+
+
+def check_names(X: Any) -> None:
+    """Refuse a data frame with names of which some are text and some are not: scikit-learn compares all or none.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    names = list(getattr(X, "columns", ()))
+    kinds = set(map(type, names))
+    if str in kinds and len(kinds) > 1:
+        allowed = "names that are all text, or none of which is text: X.columns = X.columns.astype(str)"
+        raise InvalidInput("columns of X", names, allowed, "of which only some are text")
 
 
 def check_frame(X: Any) -> None:

@@ -51,7 +51,8 @@ _SHARES = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 #: Penalties by default, relative to that of the fit. The error near its minimum is flat on this scale.
 _PENALTIES = np.logspace(-4 / 3, 4 / 3, 5)
 FEWEST_ROWS = 10
-#: The penalty of the constant's coefficient is this part of the smallest number of samples, at most.
+#: The squares of the constant, summed over the smallest number of samples, are at least one over this part times a
+#: penalty and the squares of a row: few rows with next to no penalty are fitted by their features otherwise.
 _FREE = 0.01
 #: Penalty of no fit, over the sum of all squares of features.
 _NOTHING_FITTED = 1e6
@@ -355,8 +356,9 @@ def score_curve(
     if not float((share @ features**2).sum()) > _ROUNDING**2 * float((share @ pool.z**2).sum()):
         raise InvalidInput("X", "inputs that do not vary", "inputs from which something can be learned")
     penalties = np.unique(positive("ridge", (middle or chosen) * _PENALTIES if ridge is None else ridge))
-    constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * mass))
-    total = float((weights @ features**2).sum()) + rows * mass * constant**2
+    squares = float((weights @ features**2).sum())
+    constant = math.sqrt((penalties.max() + squares / rows) / (_FREE * sizes.min() * mass))
+    total = squares + rows * mass * constant**2
     if ridge is None:
         penalties = np.unique(np.maximum(penalties, _LEAST * total * float(sizes.max()) / rows))
     penalties = np.append(penalties, _NOTHING_FITTED * total)
@@ -371,10 +373,36 @@ def score_curve(
     )
     found = levels(penalties)
     unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1
-    squares = unit * found.most.squares
-    variance = float((share @ (targets - share @ targets) ** 2).sum()) if classes else None
-    best = squares[:, int(np.argmin(share @ squares[:, :-1]))]
-    return ScoreCurve(_levelled(curve, found, share, unit), variance, classes, best, weights, chosen)
+    errors = unit * found.most.squares
+    variance = float((share @ (targets - share @ targets) ** 2).sum())
+    best = errors[:, int(np.argmin(share @ errors[:, :-1]))]
+    told = _told(_levelled(curve, found, share, unit), variance)
+    return ScoreCurve(told, variance if classes else None, classes, best, weights, chosen)
+
+
+def _told(curve: LearningCurve, variance: float) -> LearningCurve:
+    """Return the curve without the errors that are known worse than the one of predicting the mean, the `variance`."""
+    refused = curve.test_standard_error > variance
+    refused[:, -1] = False
+    if not refused.any():
+        return curve
+    either = refused[:, :, None, None] | refused
+    wrong = curve.classification_error
+    left = (~np.isnan(curve.test_error) & ~refused)[:, :-1].any(axis=1)
+    pairs = "pairs of n and ridge have" if refused.sum() > 1 else "pair of n and ridge has"
+    note = f"{refused.sum()} {pairs} no estimate: its standard error would be above the error of predicting the mean."
+    if lost := curve.n[refused.any(axis=1) & ~left].tolist():
+        known = ", ".join(map(str, curve.n[left].tolist()))
+        note += f" At n = {', '.join(map(str, lost))} no ridge has one; "
+        note += f"there is one at n = {known}." if known else "that takes a table of more rows."
+    return replace(
+        curve,
+        test_error=np.where(refused, math.nan, curve.test_error),
+        test_standard_error=np.where(refused, math.nan, curve.test_standard_error),
+        test_covariance=np.where(either, math.nan, curve.test_covariance),
+        classification_error=None if wrong is None else np.where(refused, math.nan, wrong),
+        caveats=(*curve.caveats, note),
+    )
 
 
 def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) -> LearningCurve:

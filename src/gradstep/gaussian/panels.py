@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
 
-__all__ = ["PANEL_ORDER", "Panels", "legendre_rule", "resolved_panels"]
+__all__ = ["PANEL_ORDER", "Panels", "legendre_rule", "resolved_panels", "without_tails"]
 
 #: Nodes of a panel.
 PANEL_ORDER = 20
@@ -28,6 +28,9 @@ _NARROWEST = 1e-11
 _SINGULAR_WIDTH = 1e-5
 _APART = 2e-4
 _MAXIMUM_PANELS = 4000
+#: Powers of x that a function may be far out, and by how much of itself it may differ there.
+_POWERS = (0, 1, 2, 3)
+_SAME = 1e-15
 
 
 @lru_cache(maxsize=64)
@@ -150,3 +153,33 @@ def resolved_panels(
         if all(abs(point - other) > _APART * max(1.0, abs(point)) for other in isolated):
             isolated.append(float(point))
     return Panels(np.unique(np.concatenate(done)), tuple(sorted(isolated)), float(min(narrowest, 4.0)))
+
+
+def without_tails(function: Callable[[Any], Any], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return edges of panels without those beyond which the function is a multiple of one power of x on either side.
+
+    A tanh is constant from x = 20 on, a softplus is x from 37 on: any panel there, however wide, has a polynomial.
+
+    Parameters
+    ----------
+    function : callable
+        Vectorised function.
+    edges : ndarray
+        Increasing, those of `resolved_panels`.
+    """
+    kept = np.ones(edges.size, dtype=bool)
+    for side in (1.0, -1.0):
+        outward = edges if side > 0 else edges[::-1]
+        own = np.flatnonzero(side * outward[:-1] > 0)  # panels on this side, from the inside out
+        if own.size < 2:
+            continue
+        left, right = outward[own], outward[own + 1]
+        points = 0.5 * (left + right)[:, None] + 0.5 * (right - left)[:, None] * legendre_rule(PANEL_ORDER)[0]
+        with np.errstate(all="ignore"):
+            values = np.asarray(function(points), dtype=np.float64)
+            factors = [values / points**power for power in _POWERS]
+            same = [(np.abs(each - each[-1, -1]) <= _SAME * np.abs(each[-1, -1])).all(axis=1) for each in factors]
+        first = min(own.size - int(np.argmin([*each[::-1], False])) for each in same)
+        beyond = own[first + 1 :]  # each begins at an edge between two such panels
+        kept[beyond if side > 0 else edges.size - 1 - beyond] = False
+    return edges[kept]

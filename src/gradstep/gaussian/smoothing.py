@@ -14,7 +14,7 @@ Which method a function gets:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from gradstep.gaussian import structure
 from gradstep.gaussian.elementary import ELEMENTARY
 from gradstep.gaussian.expression import Apply
 from gradstep.gaussian.functions import ScalarFunction
-from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
+from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels, without_tails
 from gradstep.gaussian.quadrature import gaussian_density, hermite_rule
 from gradstep.resolution import NOTHING
 
@@ -101,12 +101,22 @@ def hermite_values(x: ArrayLike, order: int) -> Array:
     integer("order", order, 0)
     points = np.asarray(x, dtype=np.float64)
     values = np.empty((order + 1, *points.shape))
-    values[0] = 1.0
-    if order:
-        values[1] = points
-    for k in range(1, order):
-        values[k + 1] = (points * values[k] - math.sqrt(k) * values[k - 1]) / math.sqrt(k + 1)
+    for k, polynomial in enumerate(_hermite_polynomials(points, order)):
+        values[k] = polynomial
     return values
+
+
+def _hermite_polynomials(points: Array, order: int) -> Iterator[Array]:
+    """Yield the values of one polynomial after the other."""
+    before, values = np.zeros_like(points), np.ones_like(points)
+    for k in range(order + 1):
+        yield values
+        if k < order:
+            after = points * values
+            before *= math.sqrt(k)
+            after -= before
+            after /= math.sqrt(k + 1)
+            before, values = values, after
 
 
 def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smoothed:
@@ -198,10 +208,11 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
     integer("order", order, 0)
 
     def coefficients(values: Array, z: Array, weight: Array) -> Array:
-        basis = hermite_values(z, order)
         if z.ndim == 1:
-            return np.asarray((basis * weight) @ values.T)
-        return np.asarray(np.einsum("kij,ij->ki", basis, values * weight))
+            return np.asarray((hermite_values(z, order) * weight) @ values.T)
+        weighted = values * weight
+        # All polynomials at once would leave the processor's cache.
+        return np.stack([np.einsum("ij,ij->i", each, weighted) for each in _hermite_polynomials(z, order)])
 
     with np.errstate(over="ignore", invalid="ignore"):
         result = _averages(function, m, s, coefficients, order + 1, order)
@@ -587,4 +598,4 @@ def _known_strip(function: ScalarFunction) -> float:
 
 @lru_cache(maxsize=256)
 def _function_edges(function: ScalarFunction, reach: float) -> Array:
-    return resolved_panels(function, function.kinks, reach).edges
+    return without_tails(function, resolved_panels(function, function.kinks, reach).edges)

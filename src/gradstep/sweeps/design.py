@@ -16,6 +16,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Readout, Step
+from gradstep.ranges import values_of
 from gradstep.sizes import Proportional
 from gradstep.sweeps.task import Task, digest
 
@@ -316,9 +317,9 @@ class Design:
 
 def design_of(
     base: Problem | Mapping[str, Any],
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Sequence[Any] | str],
     *,
-    zipped: Sequence[Mapping[str, Sequence[Any]]] = (),
+    zipped: Sequence[Mapping[str, Sequence[Any] | str]] = (),
     seeds: int = 16,
     first_seed: int = 0,
     paired: bool = False,
@@ -343,10 +344,12 @@ def design_of(
     """
     shared = base.to_dict() if isinstance(base, Problem) else _table("problem", base)
     shared = {name: _plain(name, value) for name, value in shared.items()}
-    axes = [_axis({name: values}) for name, values in _table("over", over).items()]
     if isinstance(zipped, str | Mapping) or not isinstance(zipped, Sequence):
         raise InvalidInput("zipped", zipped, "a list of tables, each with parameters that vary together")
-    axes += [_axis(_table("zipped", group)) for group in zipped]
+    groups = [*({name: values} for name, values in _table("over", over).items()), *zipped]
+    for group in groups:  # before the values, whose text is read by their names
+        Problem.check_names({**_table("zipped", group), "convention": shared.get("convention", "canonical")})
+    axes = [_axis(group) for group in groups]
     on_axes = {name for axis in axes for name in axis.names}
     # A value on an axis takes the place of one in the base.
     shared = {name: value for name, value in shared.items() if name not in on_axes}
@@ -384,7 +387,9 @@ def _penalty(problem: Problem) -> float:
 
 def _values(name: str, values: Any) -> list[Any]:
     listed: list[Any] = []
-    if not isinstance(values, str | bytes | Mapping | Set):  # a set has no order that the next run would find again
+    if isinstance(values, str):
+        listed = list(values_of(name, values))
+    elif not isinstance(values, bytes | Mapping | Set):  # a set has no order that the next run would find again
         with suppress(TypeError):
             listed = list(values)
     if not listed:

@@ -231,7 +231,8 @@ class Cluster:
                 self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
                     n_workers=count,
                     threads_per_worker=1,
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",  # without a number it warns if another cluster is running
+                    scheduler_kwargs={"dashboard": False},
                     silence_logs=logging.CRITICAL,
                 )
                 address = self._local.scheduler_address
@@ -248,6 +249,7 @@ class Cluster:
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"
             raise InvalidInput("cluster", address, reason) from None
         self._slots, self._counted = 0, -math.inf
+        self._told = False
         self._running: dict[str, tuple[int, Any]] = {}
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -281,6 +283,9 @@ class Cluster:
             except queue.Empty:
                 if self._client.status != "running":
                     raise WorkerLost("the scheduler is gone; start it and run the same command again") from None
+                if not self._told and not self._ask(lambda: self._client.nthreads()):
+                    logging.getLogger(__name__).warning("the cluster has no workers; the sweep waits for one")
+                    self._told = True
         index, _ = self._running.pop(future.key)
         if future.status == "finished":
             return [(index, self._ask(future.result))]

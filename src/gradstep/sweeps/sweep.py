@@ -198,9 +198,9 @@ def _check_options(design: Design, shard: tuple[int, int], until_se: float | Non
 
 def sweep(
     problem: Problem | Mapping[str, Any],
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Sequence[Any] | str],
     *,
-    zipped: Sequence[Mapping[str, Sequence[Any]]] = (),
+    zipped: Sequence[Mapping[str, Sequence[Any] | str]] = (),
     seeds: int = 16,
     first_seed: int = 0,
     paired: bool = False,
@@ -221,7 +221,8 @@ def sweep(
     problem : Problem or mapping
         The parameters that all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
     over : mapping
-        Parameter to its values: every combination is a point. An axis of penalties costs one factorisation a network.
+        Parameter to its values, a list or text such as ``"0.5d:4d:8"`` as in `gradstep.curve`: every combination is a
+        point. An axis of penalties costs one factorisation a network.
     zipped : sequence of mapping
         Each one an axis along which several parameters vary together: lists of the same length.
     seeds : int

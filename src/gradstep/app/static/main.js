@@ -5,7 +5,7 @@ import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
 import { Latest, Passing, Slow, follow, get, post } from "./requests.js";
-import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, lawLabel, span, theoryOf, unread } from "./state.js";
+import { DRAWING, LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, isDrawable, keyOf, lawLabel, span, theoryOf, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
@@ -15,6 +15,8 @@ const FEWER = 24;
 /** Milliseconds that all points may take; a setting that takes longer has fewer of them. */
 const LONG = 6000;
 const MOST = 4;
+/** The fields that say what is drawn. */
+const DRAWN = { seeds: "seeds", places: "places", d: "simulated-d" };
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
 /** After so many milliseconds what is shown is said to be of the setting before. */
@@ -49,6 +51,7 @@ function stateOf(preset) {
     preset: preset.name,
     noise: state?.noise ?? "neither",
     matrix: preset.shows === "weights" ? "weights" : "features",
+    drawing: state?.drawing,
   };
 }
 
@@ -58,7 +61,7 @@ function read(fragment) {
   if (lost.length) setTimeout(() => toast(`Not read in the address: ${lost.join(", ").slice(0, 200)}`));
   const found = decode(fragment, facts);
   const alone = found.preset && ![...new URLSearchParams(fragment).keys()].some((key) => key.includes("."));
-  return alone ? stateOf(facts.presets.find((p) => p.name === found.preset)) : found;
+  return alone ? { ...stateOf(facts.presets.find((p) => p.name === found.preset)), drawing: found.drawing } : found;
 }
 
 /** Answers by what they answer; the oldest go first. */
@@ -145,12 +148,16 @@ const told = (error) => {
 
 // --- drawing -------------------------------------------------------------------------------------------------------
 
-/** Errors as they are shown: both with the label noise, or neither. */
+/**
+ * Errors as they are shown: both with the label noise, or neither. Sizes are whole numbers, so that in a small dimension
+ * several places that were asked for are one.
+ */
 function curveShown({ x, ...lists }, problem, unstepped) {
-  const plus = (values) => values?.map((v) => (v === null ? null : v + added(problem))) ?? null;
+  const distinct = (values) => values?.filter((_, k) => x[k] !== x[k - 1]) ?? null;
+  const plus = (values) => distinct(values)?.map((v) => (v === null ? null : v + added(problem))) ?? null;
   return {
-    x, test_error: plus(lists.test_error), without_step: plus(unstepped),
-    train_error: noisy() ? lists.train_error : lists.noiseless_train_error,
+    x: distinct(x), test_error: plus(lists.test_error), without_step: plus(unstepped),
+    train_error: distinct(noisy() ? lists.train_error : lists.noiseless_train_error),
   };
 }
 
@@ -654,6 +661,7 @@ function adopt(next) {
     if (before) known.points.keep(slot.simulated.key, before);
   }
   byId("noise-in").value = state.noise;
+  for (const [part, id] of Object.entries(DRAWN)) byId(id).value = state.drawing[part];
   controls.clear();
   controls.show(mine().problem);
   byId("preset").value = state.preset;
@@ -661,11 +669,10 @@ function adopt(next) {
   showSimulated(state.slots.map(({ points, before }) => points ?? before).find(Boolean));
 }
 
-/** Points that came with an address: what would be simulated again is as many of them. */
+/** Points that came with an address. */
 function showSimulated(points) {
   if (!points) return;
   const seeds = Math.max(...points.places.map((place) => place.seeds));
-  for (const [id, value] of [["places", points.x.length], ["seeds", seeds], ["simulated-d", points.d]]) byId(id).value = value;
   say("simulation-status", `From the link: ${seeds} networks at each of ${points.x.length} places.`);
 }
 
@@ -829,6 +836,16 @@ function showPreset() {
 // --- simulation ----------------------------------------------------------------------------------------------------
 
 let simulation = null;
+
+for (const [part, id] of Object.entries(DRAWN)) {
+  byId(id).min = DRAWING[part].least;
+  byId(id).max = DRAWING[part].most;
+  byId(id).addEventListener("change", ({ target }) => {
+    if (!isDrawable(part, target.value)) return;
+    state.drawing = { ...state.drawing, [part]: Number(target.value) };
+    remember();
+  });
+}
 
 byId("simulate").addEventListener("submit", async (event) => {
   event.preventDefault();

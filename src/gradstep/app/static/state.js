@@ -115,6 +115,26 @@ export function differences(problems) {
 
 export const fieldText = (problem, name) => FIELDS[name].get(problem);
 
+/** How many networks are drawn, and of which dimension in the limit: the names in an address, and what is allowed. */
+export const DRAWING = {
+  seeds: { name: "networks", usual: 8, least: 2, most: 100 },
+  places: { name: "places", usual: 8, least: 2, most: 40 },
+  d: { name: "dimension", usual: 200, least: 2, most: 5000 },
+};
+
+/** What is drawn unless something else is said: as much as there are points of, if there are any. */
+function usualDrawing(points) {
+  const drawn = points?.places.filter((place) => place.test_error) ?? [];
+  if (drawn.length) return { seeds: Math.max(...drawn.map(({ seeds }) => seeds)), places: drawn.length, d: points.d };
+  return Object.fromEntries(Object.entries(DRAWING).map(([part, { usual }]) => [part, usual]));
+}
+
+/** Whether a text is a number that a field of the drawing allows. */
+export function isDrawable(part, text) {
+  const { least, most } = DRAWING[part];
+  return /^\d{1,4}$/.test(text) && Number(text) >= least && Number(text) <= most;
+}
+
 export function initial(facts) {
   return {
     axis: { name: "n", ...span(facts, "n") },
@@ -123,6 +143,7 @@ export function initial(facts) {
     preset: "",
     noise: "neither",
     matrix: "features",
+    drawing: usualDrawing(null),
   };
 }
 
@@ -181,6 +202,12 @@ export function encode(state, facts, pointsOf = () => null) {
   if (state.noise === "both") out.set("noise", "both");
   if (state.matrix === "weights") out.set("spectrum", "weights");
   if (state.active) out.set("active", LETTERS[state.active]);
+  const drawn = state.slots.map((_, k) => pointsOf(k));
+  const expected = usualDrawing(drawn.find(Boolean));
+  for (const [part, { name }] of Object.entries(DRAWING)) {
+    const shown = part !== "d" || state.slots.some(({ problem }) => problem.d === "inf");
+    if (shown && state.drawing[part] !== expected[part]) out.set(name, state.drawing[part]);
+  }
   state.slots.forEach(({ problem, label }, k) => {
     const letter = LETTERS[k];
     if (k || state.slots.length > 1) out.set(letter, label);
@@ -188,7 +215,7 @@ export function encode(state, facts, pointsOf = () => null) {
       const written = field.get(problem);
       if (written !== field.get(facts.default)) out.set(`${letter}.${name}`, written);
     }
-    const points = pointsOf(k);
+    const points = drawn[k];
     if (points) out.set(`${letter}.${points.old ? "before" : "points"}`, (points.old ? beforeText : pointsText)(points));
   });
   return out.toString();
@@ -221,6 +248,10 @@ export function decode(fragment, facts) {
     const [points, before] = ["points", "before"].map((name) => given.get(`${letter}.${name}`) ?? "");
     return { problem, label: given.get(letter) ?? "", points: pointsValue(points), before: beforeValue(before, facts.axes) };
   });
+  state.drawing = usualDrawing(state.slots.map(({ points, before }) => points ?? before).find(Boolean));
+  for (const [part, { name }] of Object.entries(DRAWING)) {
+    if (isDrawable(part, given.get(name) ?? "")) state.drawing[part] = Number(given.get(name));
+  }
   state.active = Math.min(Math.max(0, LETTERS.indexOf(given.get("active"))), state.slots.length - 1);
   state.noise = given.get("noise") === "both" ? "both" : "neither";
   state.matrix = given.get("spectrum") === "weights" ? "weights" : "features";
@@ -239,6 +270,7 @@ export function unread(fragment, facts) {
     active: (value) => LETTERS.includes(value),
     noise: (value) => ["neither", "both"].includes(value),
     spectrum: (value) => ["features", "weights"].includes(value),
+    ...Object.fromEntries(Object.entries(DRAWING).map(([part, { name }]) => [name, (value) => isDrawable(part, value)])),
   };
   const given = new URLSearchParams(fragment);
   const known = ([key, value]) => {

@@ -263,28 +263,15 @@ def directions_of_vectors(
     alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (resolvent, slope))
     own = alike[:, None, None], change[:, None, None], np.trace(mean) / count * np.ones((1, 1))
     nodes, root = yield from sparse_rule(points, *own, importance, min(_COARSER * tolerance, _COARSEST))
-    # As functions of the eigenvalue: the products of the vectors with each other, and with others.
-    means, at_points = [np.eye(count).ravel()], [_last(resolvent)]
-    if others is not None:
-        means.append(others.plain.ravel())
-        at_points.append(_last(others.resolved))
-    functions = nearest_diagonals(points, alike, change, np.concatenate(means), np.concatenate(at_points))
-    metric, more = np.split(functions.at(nodes).T, [count**2], axis=1)
-    metric = metric.reshape(-1, count, count)
-    part, basis = np.linalg.eigh((metric + metric.mT) / 2)
-    part = np.sqrt(np.maximum(part, _LEAST_PART * part[:, -1:]))
-    half, inverse = ((basis * each[:, None]) @ basis.mT for each in (part, 1 / part))
-    frame = _tight_frame(count)
-    overlap = _orthonormal((root[:, :1, None] * (frame @ half)).reshape(-1, count))
-    beside = (root[:, :1, None] * (frame @ inverse @ more.reshape(len(nodes), count, -1))).reshape(len(overlap), -1)
-    eigenvalue, square = np.repeat(nodes, len(frame)), np.square(overlap).sum(axis=1)
+    eigenvalue, overlap, beside = _axes(points, alike, change, resolvent, others, nodes, root[:, 0])
+    square = np.square(overlap).sum(axis=1)
     choices = _choices(place(eigenvalue, square), refine)
     each, chosen = choices.shape[1], choices.ravel()
     eigenvalue, overlap, beside = (np.repeat(of, each, axis=0) for of in (eigenvalue, overlap, beside))
     first, second = np.triu_indices(count)
     # Two different vectors stand for both their orders.
-    pairs = (overlap[:, first] * overlap[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))).T
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
+    pairs = (overlap[:, first] * overlap[:, second] * twice).T
     rows, aim = [], []
     for variance, resolved in zip(_of_sums(variances, eigenvalue, chosen), resolvents.between, strict=True):
         size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
@@ -296,6 +283,46 @@ def directions_of_vectors(
     kept = share > _LEAST_SHARE
     scale = np.sqrt(share[kept])[:, None]
     return Directions(eigenvalue[kept], _orthonormal(overlap[kept] * scale), chosen[kept], beside[kept] * scale)
+
+
+def _axes(
+    points: Complex,
+    alike: Complex,
+    change: Complex,
+    resolvent: Complex,
+    others: Others | None,
+    nodes: Array,
+    root: Array,
+) -> tuple[Array, Array, Array]:
+    """Return the axes at each eigenvalue: eigenvalues, components of the vectors and of others.
+
+    Docs, "Correlated inputs", equation (C7i).
+
+    Parameters
+    ----------
+    points, resolvent, others
+        As in `directions_of_vectors`.
+    alike, change : ndarray, shape (points,)
+        Mean of the resolvent over the vectors, and its derivative.
+    nodes, root : ndarray, shape (nodes,)
+        Eigenvalues of the mean, and the roots of their shares in the mean over the vectors.
+    """
+    count = resolvent.shape[-1]
+    # As functions of the eigenvalue: the products of the vectors with each other, and with others.
+    means, at_points = [np.eye(count).ravel()], [_last(resolvent)]
+    if others is not None:
+        means.append(others.plain.ravel())
+        at_points.append(_last(others.resolved))
+    functions = nearest_diagonals(points, alike, change, np.concatenate(means), np.concatenate(at_points))
+    metric, more = np.split(functions.at(nodes).T, [count**2], axis=1)
+    metric = metric.reshape(-1, count, count)
+    part, basis = np.linalg.eigh((metric + metric.mT) / 2)
+    part = np.sqrt(np.maximum(part, _LEAST_PART * part[:, -1:]))
+    half, inverse = ((basis * each[:, None]) @ basis.mT for each in (part, 1 / part))
+    frame, size = _tight_frame(count), root[:, None, None]
+    overlap = _orthonormal((size * (frame @ half)).reshape(-1, count))
+    beside = (size * (frame @ inverse @ more.reshape(len(nodes), count, -1))).reshape(len(overlap), -1)
+    return np.repeat(nodes, len(frame)), overlap, beside
 
 
 def _fewer(directions: Directions, eigenvalues: Array) -> Directions:
@@ -370,7 +397,7 @@ def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
 
 def _costs(weight: Array, refine: float) -> Array:
     """Return the costs of all choices at eigenvalues with weights: less for those near the known diagonals."""
-    return np.asarray((np.square(_EVEN * (_CLOSE + _parts(refine))) * weight[:, None]).ravel())
+    return np.asarray((np.square(_EVEN * (_CLOSE + _parts(refine))) * (weight[:, None] + NOTHING)).ravel())
 
 
 def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:

@@ -204,7 +204,7 @@ def test_real_networks(changes):
 
 @pytest.mark.statistical
 def test_real_networks_whose_readouts_have_both_signs_and_a_mean():
-    # With one diagonal for the spike and the teacher both errors would be 8 % too small, at every size.
+    # With the diagonals of the covariances alone test errors would be 8 % too small, at every size.
     problem = gs.Problem(
         activation="H1+0.4*H2", teacher="x", d=400, width=900, n_step=1400, n=2000, eta=gs.Step(0.33, 0.5), ridge=80.0,
         noise=0.07, readout={-1.0: 0.3, 2.0: 0.7}, inputs=LEVELS,
@@ -213,6 +213,17 @@ def test_real_networks_whose_readouts_have_both_signs_and_a_mean():
     for name in ("test_error", "train_error"):
         mean, error = float(network.mean(name)), float(network.standard_error(name))
         assert abs(getattr(theory, name) - mean) < 3 * error + 0.01 * mean, name
+
+
+def test_readouts_of_both_signs_with_an_output_of_order_one():
+    """Twenty-four networks. With the diagonals alone the errors would be 16 and 26 % too small, at every size."""
+    problem = gs.Problem(
+        activation="H1+0.4*H2", teacher="1.01*x", d=800, width=1792, n_step=2816, n=960, eta=gs.Step(0.328, 0.5),
+        ridge=180.0, noise=0.07, readout={-1.0: 0.3, 2.0: 0.7}, inputs=LEVELS, output_scale="1/sqrt(N)",
+    )  # fmt: skip
+    theory = gs.predict(problem)
+    assert abs(theory.test_error - 1.418) < 3 * 0.026
+    assert abs(theory.train_error - 0.0087) < 3 * 0.0002
 
 
 @pytest.mark.parametrize("activation", ["H1+0.4*H2", "tanh(x)+0.3*x**2"])

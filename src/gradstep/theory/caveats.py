@@ -23,7 +23,6 @@ from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.step.class_variances import leading_variance
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
-from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values, step_statistics
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ _RULES: Mapping[str, _Rule] = {
     "sizes": _Rule("small sizes", 0.85, 1.0),
     "direction": _Rule("rows along one direction", 0.3, 1.0),
     "leading": _Rule("rows stretched along leading directions", 0.02, 1.0),
-    "both_signs": _Rule("readouts of both signs", 0.45, 1.0),
     "swing": _Rule("spike that differs between draws", 0.19, 1.0),
 }
 #: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
@@ -214,11 +212,6 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much the samples of the step
           stretch rows along the leading directions of correlated inputs, differently from draw to draw. A damped step
           has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
-        * ``both_signs``: :math:`\sqrt{m}\,x/(1+x^2)`, for an initial output of order one on correlated inputs. The
-          covariances of rows with different readouts have no common eigenvectors there, and the equations use one
-          basis for all. Here :math:`x=|k|\sqrt{E a^2\,(d/n_{\text{step}})\,E r^2\langle c^2\rangle}` says how much a
-          step stretches rows. The share of :math:`E a^2` that the weaker of both signs has, times
-          :math:`(E a)^2/E a^2`, is :math:`m`: it is zero if all readouts have one sign, and if they have no mean;
         * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
           probability that two neurons have readouts of one size. The spike :math:`s` in correlated inputs, or of a
           damped step, differs between draws of the step's samples; :math:`\varrho` is the length of a row after the
@@ -267,8 +260,6 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
         leading = float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
         found["leading"] = abs(step.drift) * leading * math.sqrt(power * per_sample)
         found["direction"] = _along_one_direction(step, readout, d)
-        if problem.output_scale != "1/N":
-            found["both_signs"] = _of_both_signs(step, readout)
     spike, alike = step.spike * step.spike * power, _alike(readout)
     # Without a spike there is none that differs.
     if spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:
@@ -276,18 +267,6 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     variance = spike * step.correlated.relative_variance_of_square * per_sample / (4 * d)
     length = math.sqrt(1 + spike + step.bulk * power)
     return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * alike}
-
-
-def _of_both_signs(step: StepStatistics, readout: Readout) -> float:
-    """Return the indicator `both_signs` of `step_indicators`."""
-    values, shares = readout_values(readout)
-    power, mean = readout.second_moment, readout.mean
-    weaker = min(float(shares @ np.maximum(sign * values, 0.0) ** 2) for sign in (1, -1))
-    samples = step.correlated.plain if isinstance(step.correlated, DampedSamples) else step.correlated
-    assert samples is not None
-    square = samples.ratio * samples.law.square * samples.spectrum.moment(2)
-    stretch = min(abs(step.curvature) * math.sqrt(power * square), _OUT_OF_RANGE)
-    return math.sqrt(weaker) * abs(mean) / power * stretch / (1 + stretch * stretch)
 
 
 def _along_one_direction(step: StepStatistics, readout: Readout, d: float) -> float:

@@ -14,7 +14,7 @@ from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.neurons import two_readouts
 from gradstep.theory.neurons.row_rules import resolved_law, rules
 from gradstep.theory.neurons.stretched_law import StretchedLaw
-from gradstep.theory.neurons.two_readouts import Directions, ReadoutVariances, laws_of_sums
+from gradstep.theory.neurons.two_readouts import TwoReadouts, laws_of_sums
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.weighted_samples import residual_law
 from gradstep.theory.together import result_of
@@ -28,9 +28,8 @@ Z = -np.array([0.01, 0.1, 0.7, 6.0, 60.0]) * (1 - 0.01j)
 RATIO, NOISE = 1 / 3.52, 0.1
 
 
-def two(values=VALUES, shares=SHARES):
-    scale = math.sqrt(float(shares @ values**2))
-    return ReadoutVariances(values / scale, np.ones(2), float(shares @ values) / scale)
+def two(values=VALUES, shares=SHARES, own=(1.0, 1.0)):
+    return TwoReadouts(values / math.sqrt(float(shares @ values**2)), shares, np.array(own))
 
 
 def mean_law(k=0.26, t=0.1, values=VALUES, shares=SHARES):
@@ -41,21 +40,21 @@ def mean_law(k=0.26, t=0.1, values=VALUES, shares=SHARES):
     return StretchedLaw(samples, k * first, k * math.sqrt(second), t * second)
 
 
-def directions(law, variances, values=VALUES, refine=1):
+def directions(law, readouts, values=VALUES, refine=1):
     frame = law.samples.frame(law.samples.alignment)
-    resolved = result_of(resolved_law(law, frame, refine, values=values, readouts=variances))
+    resolved = result_of(resolved_law(law, frame, refine, values=values, readouts=readouts))
     found = result_of(rules(resolved))
-    of_all = variances.at(found.nodes, found.diagonals)
-    along = variances.at(found.special, found.special_diagonals)
+    of_all = readouts.at(found.nodes, found.diagonals)
+    along = readouts.at(found.special, found.special_diagonals)
     return frame, found, np.maximum(of_all, 0), np.maximum(along, 0)
 
 
 @pytest.mark.parametrize("weight", [SHARES, [1, 0], [0, 1], [0.6, 0.4], [0.15, 0.85]])
 def test_resolvents_of_all_weighted_sums_are_those_of_the_laws(weight):
     # Only the first three are among those that the directions were made from.
-    law, variances, weight = mean_law(), two(), np.array(weight, dtype=float)
-    frame, found, of_all, along = directions(law, variances)
-    a, square = weight @ variances.readout, weight @ variances.readout**2
+    law, readouts, weight = mean_law(), two(), np.array(weight, dtype=float)
+    frame, found, of_all, along = directions(law, readouts)
+    a, square = weight @ readouts.value, weight @ readouts.value**2
     exact = StretchedLaw(law.samples, law.root * a, law.root * math.sqrt(square), law.strength * square)
     trace = (found.share / (weight @ of_all - Z[:, None])).sum(axis=1)
     np.testing.assert_allclose(trace, exact.transform(Z)[0], rtol=2e-3)
@@ -66,16 +65,16 @@ def test_resolvents_of_all_weighted_sums_are_those_of_the_laws(weight):
 
 
 def test_one_basis_alone_misses_them():
-    law, variances = mean_law(), two()
+    law, readouts = mean_law(), two()
     frame = law.samples.frame(law.samples.alignment)
     found = result_of(rules(result_of(resolved_law(law, frame, 1, values=VALUES))))
-    of_all = variances.at(found.nodes, found.diagonals)[0]
-    exact, _ = laws_of_sums(law, variances)[1]
+    of_all = readouts.at(found.nodes, found.diagonals)[0]
+    exact, _ = laws_of_sums(law, readouts)[1]
     trace = (found.share / (of_all - Z[:, None])).sum(axis=1)
     assert np.abs(trace / exact.transform(Z)[0] - 1).max() > 0.05
 
 
-def drawn_covariances(law, variances, d, seed):
+def drawn_covariances(law, readouts, d, seed):
     """Return C, the covariances of both readouts in a draw of the samples, and the teacher's rest."""
     rng = np.random.default_rng(seed)
     n = round(d / RATIO)
@@ -91,7 +90,7 @@ def drawn_covariances(law, variances, d, seed):
     v = g / np.linalg.norm(g)
     rest = b - v * (v @ b)
     found = []
-    for a in variances.readout:
+    for a in readouts.value:
         turned = np.eye(d) + law.root * a * c[:, None] * stretched
         found.append((turned * c) @ turned.T + law.strength * a**2 * c[:, None] * squares * c)
     return np.array(found), v, rest / np.linalg.norm(rest)
@@ -99,8 +98,8 @@ def drawn_covariances(law, variances, d, seed):
 
 def test_fits_with_matrices_of_weights_are_those_of_drawn_matrices():
     # Features with two slopes have matrices of weights: (1 + sum_a W_a x Sigma_a)^-1. No direction was made from them.
-    law, variances, d = mean_law(), two(), 400
-    _, found, of_all, along = directions(law, variances)
+    law, readouts, d = mean_law(), two(), 400
+    _, found, of_all, along = directions(law, readouts)
     weights = [0.5 * np.array([[1, -0.5], [-0.5, 0.25]]), 0.8 * np.array([[1, 0.6], [0.6, 0.36]])]
 
     def inverse(values):
@@ -110,7 +109,7 @@ def test_fits_with_matrices_of_weights_are_those_of_drawn_matrices():
     rest = np.einsum("n,nij->ij", found.overlap[:, 1] ** 2, inverse(along))
     measured = []
     for seed in range(6):
-        sigma, _, zeta = drawn_covariances(law, variances, d, seed)
+        sigma, _, zeta = drawn_covariances(law, readouts, d, seed)
         whole = np.eye(2 * d) + sum(np.kron(w, s) for w, s in zip(weights, sigma, strict=True))
         resolvent = np.linalg.inv(whole).reshape(2, d, 2, d)
         measured.append(
@@ -124,8 +123,8 @@ def test_fits_with_matrices_of_weights_are_those_of_drawn_matrices():
 @pytest.mark.parametrize("gap", [1e-2, 1e-4])
 def test_two_readouts_that_are_nearly_one_have_its_variances(gap):
     values, shares = np.array([1 - gap, 1 + gap]), np.array([0.5, 0.5])
-    variances = two(values, shares)
-    _, found, of_all, along = directions(mean_law(values=values, shares=shares), variances, values)
+    readouts = two(values, shares)
+    _, found, of_all, along = directions(mean_law(values=values, shares=shares), readouts, values)
     for variance, nodes in ((of_all, found.nodes), (along, found.special)):
         assert np.abs(shares @ variance / nodes - 1).max() < 1e-6
     spread = found.share @ (of_all[0] - of_all[1]) ** 2 / (found.share @ found.nodes) ** 2
@@ -143,10 +142,9 @@ def test_at_the_ends_one_readout_has_no_variance(a, b, share, own):
     if abs(a - b) < 0.05:
         return
     values, shares = np.array([a, b]), np.array([share, 1 - share])
-    scale = math.sqrt(float(shares @ values**2))
-    variances = ReadoutVariances(values / scale, np.array([own, 1.0]), float(shares @ values) / scale)
-    at = variances.at(np.ones(2), variances.ends)
-    np.testing.assert_allclose(np.diagonal(at), 0, atol=1e-9 * (1 + np.abs(variances.ends).max()))
+    readouts = two(values, shares, (own, 1.0))
+    at = readouts.at(np.ones(2), readouts.ends)
+    np.testing.assert_allclose(np.diagonal(at), 0, atol=1e-9 * (1 + np.abs(readouts.ends).max()))
     if own == 1.0:
         np.testing.assert_allclose(shares @ at, 1, rtol=1e-9)
 
@@ -166,44 +164,87 @@ def shares_problem(seed):
     weight = np.repeat(np.square(kept), 20)
     rows = weight / (variance + np.exp(np.linspace(-3, 3, 25))[:, None])
     aim = rows @ np.repeat(rng.dirichlet(np.full(20, 0.1), size=6), 1, axis=1).ravel()
-    return rows / aim[:, None], np.ones(25), kept, 1e-6 * weight
+    return rows / aim[:, None], np.ones(25), 30 * kept, 1e-6 * weight
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_even_shares_are_those_of_an_active_set(seed):
+def test_nearest_shares_are_those_of_an_active_set(seed):
     rows, aim, kept, cost = shares_problem(seed)
-    found = two_readouts._even_shares(rows, aim, kept, cost)
-    groups = two_readouts._KEPT * np.repeat(np.diag(kept), 20, axis=1)
+    found = two_readouts._nearest_shares(rows, aim, kept, cost)
+    groups, known = np.repeat(np.diag(kept), 20, axis=1), np.tile(np.arange(20) == 0, 6)
     whole = np.concatenate([rows, groups, np.diag(np.sqrt(cost))])
-    known, _ = nnls(whole, np.concatenate([aim, two_readouts._KEPT * kept, np.zeros(len(cost))]), maxiter=10**5)
+    right = np.concatenate([aim, kept, np.sqrt(cost) * known])
+    exact, _ = nnls(whole, right, maxiter=10**5)
     # Combinations of the resolvents that are small do not count.
-    np.testing.assert_allclose(rows @ found, rows @ known, atol=2e-5)
+    np.testing.assert_allclose(rows @ found, rows @ exact, atol=2e-5)
     np.testing.assert_allclose(found.reshape(6, 20).sum(axis=1), 1, atol=1e-4)
 
 
 def test_shares_that_are_not_found_are_refused(monkeypatch):
     monkeypatch.setattr(two_readouts, "_STEPS", 1)
     with pytest.raises(NotConverged, match="variances of two readouts"):
-        two_readouts._even_shares(*shares_problem(0))
+        two_readouts._nearest_shares(*shares_problem(0))
 
 
 def test_diagonals_at_a_place_are_at_that_place():
-    variances = ReadoutVariances(two().readout, np.array([1.1, 0.9]), two().mean)
+    readouts = two(own=(1.1, 0.9))
     eigenvalue, place = np.array([0.3, 2.0, 5.0]), np.array([0.01, 0.4, 0.97])
-    found = variances.place(eigenvalue, variances.diagonals(eigenvalue, place))
+    found = readouts.place(eigenvalue, readouts.diagonals(eigenvalue, place))
     np.testing.assert_allclose(found, place, rtol=1e-10)
 
 
 def test_fewer_directions_keep_the_moments():
     rng, nodes = np.random.default_rng(0), np.array([0.5, 3.0])
-    choices = two_readouts._choices(np.array([0.3, 0.6]), 1)
+    choices, _ = two_readouts._choices(np.array([0.3, 0.6]), 1)
     each = choices.shape[1]
-    whole = Directions(np.repeat(nodes, each), rng.random(2 * each), choices.ravel(), np.zeros((2 * each, 0)))
-    found = two_readouts._fewer(whole, nodes)
-    assert len(found.weight) == 2 * two_readouts._GAUSS
+    eigenvalue, share, place = np.repeat(nodes, each), rng.dirichlet(np.ones(2 * each)), choices.ravel()
+    found = two_readouts._fewer(eigenvalue, share, place, nodes)
+    assert len(found[0]) == 2 * two_readouts._GAUSS
     for node in nodes:
-        one, other = (
-            (each.weight[each.eigenvalue == node], each.place[each.eigenvalue == node]) for each in (whole, found)
-        )
+        one, other = eigenvalue == node, found[0] == node
         for power in range(2 * two_readouts._GAUSS):
-            assert one[0] @ one[1] ** power == pytest.approx(other[0] @ other[1] ** power, rel=1e-9)
+            assert share[one] @ place[one] ** power == pytest.approx(
+                found[1][other] @ found[2][other] ** power, rel=1e-9
+            )
+
+
+BASE = gs.Problem(
+    activation="x + 0.3*(x**2-1)", teacher="x", d=400, width=900, n_step=1400, n=500, eta=gs.Step(0.33, 0.5),
+    ridge=90.0, noise=0.1, readout={-1.0: 0.3, 2.0: 0.7}, inputs=LEVELS,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("share", [1e-9, 1e-6])
+@pytest.mark.parametrize("changes", [{}, {"output_scale": "1/sqrt(N)"}, {"damping": 0.5}])
+def test_a_readout_of_hardly_any_neurons_changes_nothing(share, changes):
+    problem = BASE.replace(**changes)
+    one = gs.predict(problem.replace(readout={2.0: 1.0}))
+    two = gs.predict(problem.replace(readout={-1.0: share, 2.0: 1 - share}))
+    # The axes of the vectors are not those of one readout.
+    assert two.test_error == pytest.approx(one.test_error, rel=5e-4)
+    assert two.train_error == pytest.approx(one.train_error, rel=5e-4)
+
+
+@pytest.mark.parametrize("output_scale", ["1/N", "1/sqrt(N)"])
+def test_inputs_in_a_quarter_of_the_directions_are_isotropic_in_a_quarter_of_the_dimension(output_scale):
+    # The isotropic equations have other rules and, for several readouts, another approximation.
+    flat = BASE.replace(inputs=gs.Inputs([4.0, 0.0], [0.25, 0.75], [1.0, 0.0]), output_scale=output_scale)
+    small = flat.replace(d=100, inputs=None, eta=gs.Step(4 * 0.33, 0.5))
+    one, other = gs.predict_many([flat, small])
+    assert one.test_error == pytest.approx(other.test_error, rel=0.02)
+
+
+def test_a_step_of_zero_gives_both_readouts_the_rows_of_one():
+    one, two = (gs.predict(BASE.replace(eta=0.0, readout=readout)) for readout in ({2.0: 1.0}, BASE.readout))
+    assert two.test_error == pytest.approx(one.test_error, rel=1e-7)
+
+
+def test_a_readout_of_zero_keeps_the_rows_that_it_had():
+    # Neurons that do not move have the covariance C.
+    values, shares = np.array([0.0, 1.0]), np.array([0.5, 0.5])
+    law, readouts = mean_law(values=values, shares=shares), two(values, shares)
+    _, found, of_all, _ = directions(law, readouts, values)
+    trace = (found.share / (of_all[0] - Z[:, None])).sum(axis=1)
+    c = np.array(LEVELS.eigenvalues)
+    exact = (np.array(LEVELS.share) / (c - Z[:, None])).sum(axis=1)
+    np.testing.assert_allclose(trace, exact, rtol=5e-3)

@@ -25,10 +25,10 @@ from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
     mean_law,
-    readout_variances,
     resolved_law,
     row_variances,
     rules,
+    two_readouts,
 )
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
@@ -115,12 +115,12 @@ def correlated_classes(
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
-    variances = None if spectrum or not law.stretched else readout_variances(step, readout)
+    two = None if spectrum or not law.stretched else two_readouts(step, readout)
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, readouts=variances, spectrum=spectrum,
+        sampled=groups.knows_norms, readouts=two, spectrum=spectrum,
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gradstep.theory.neurons.rational_rule import function_products
 
-__all__ = ["VANISHING", "Diagonals", "functions_at", "nearest_diagonals"]
+__all__ = ["VANISHING", "Diagonals", "functions_at", "nearest_diagonals", "readout_variances"]
 
 #: Added to the square of each function, which has length one, so that functions that others make up to rounding do not
 #: matter. With 1e-10 to 1e-5 in its place the errors of fifty predictions change by 1e-8 in the median and by less than
@@ -122,3 +122,30 @@ def _gram(points: Complex, transform: Complex, slope: Complex) -> Array:
     """Return the products of the functions with each other in the mean over a law, shape (functions, functions)."""
     resolvent, change = (of[None, :, None, None] for of in (transform, slope))
     return np.asarray(function_products(points[None], resolvent, change)[0, ..., 0, 0])
+
+
+def readout_variances(
+    eigenvalue: Array, diagonals: Array, readout: Array, square: Array, own: Array, mean: float
+) -> Array:
+    """Return the variances of rows in directions in which C and ``q CBC`` have known diagonals.
+
+    Docs, "Correlated inputs", equation (C7e).
+
+    Parameters
+    ----------
+    eigenvalue : ndarray, shape (directions,)
+        Mean of the variances over all readouts.
+    diagonals : ndarray, shape (2, directions)
+    readout, square, own : ndarray, shape (rows,)
+        Readouts over their root mean square, their squares, and what the network's own output makes of the rows.
+    mean : float
+        Of the readouts.
+
+    Returns
+    -------
+    ndarray, shape (rows, directions)
+    """
+    plain, stretched = diagonals
+    a, a_square, own = readout[:, None], square[:, None], own[:, None]
+    rest = eigenvalue - plain - 2 * mean * stretched
+    return np.asarray(own**2 * plain + 2 * own * a * stretched + a_square * rest)

@@ -25,14 +25,13 @@ from gradstep.errors import NotConverged
 from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
-from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals
+from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals, readout_variances
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.neurons.two_readouts import (
-    Directions,
-    ReadoutVariances,
     Resolvents,
+    TwoReadouts,
     directions_of_vectors,
     laws_of_sums,
     spread_directions,
@@ -50,10 +49,10 @@ __all__ = [
     "RowRules",
     "levels",
     "mean_law",
-    "readout_variances",
     "resolved_law",
     "row_variances",
     "rules",
+    "two_readouts",
     "vectors_rule",
 ]
 
@@ -108,10 +107,12 @@ class RowRules(NamedTuple):
     overlap : ndarray, shape (special, vectors)
         Components of the vectors there.
     diagonals : ndarray, shape (2, classes)
-        Of C and of ``q CBC`` at the nodes, where they were asked for.
+        Of C and of ``q CBC`` at the nodes, where they were asked for. For two readouts a node occurs several times, and
+        these are the numbers with which (C7e) gives the variances that were found.
     special_diagonals : ndarray, shape (2, special)
+        The same for the vectors.
     plane_diagonals : ndarray, shape (2, special)
-        Of C and ``q CBC`` in the plane of the first two vectors.
+        The diagonals of C and ``q CBC`` in the plane of the first two vectors, always.
     components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
     """
@@ -170,7 +171,7 @@ def resolved_law(
     values: Array | None = None,
     joint: bool = True,
     sampled: bool = False,
-    readouts: ReadoutVariances | None = None,
+    readouts: TwoReadouts | None = None,
     spectrum: bool = False,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
@@ -193,8 +194,8 @@ def resolved_law(
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
         Whether the rules have the components of the vectors that the samples make.
-    readouts : ReadoutVariances, optional
-        Of two readouts (`readout_variances`). With them directions have variances that reproduce the resolvents of
+    readouts : TwoReadouts, optional
+        Of two readouts (`two_readouts`). With them directions have variances that reproduce the resolvents of
         both.
     spectrum : bool, optional
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
@@ -228,7 +229,7 @@ def resolved_law(
     functions = None if mixed is None else _diagonals(mixed, points, frame)
     two = None
     if readouts is not None and mixed is not None:
-        two = TwoReadouts(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
+        two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -289,27 +290,26 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     return RowRules(nodes, share, special, overlap, law.over_all(nodes, share), in_plane, in_plane, components)
 
 
-def _of_two(law: ResolvedLaw, two: TwoReadouts, nodes: Array, share: Array) -> Computation[RowRules]:
+def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computation[RowRules]:
     """Return the rules of two readouts: directions with variances of their own.
 
     Docs, "Correlated inputs", equation (C7h).
     """
-    points, variances, rest = law.points, two.readouts, (two.readouts, two.resolvents, two.refine)
+    points, readouts, rest = law.points, two.readouts, (two.readouts, two.resolvents, two.refine)
 
     def place(eigenvalues: Array, weight: Array) -> Array:
-        return variances.place(eigenvalues, law.over_all(eigenvalues, weight))
+        return readouts.place(eigenvalues, law.over_all(eigenvalues, weight))
 
-    of_all = spread_directions(Directions(nodes, share, place(nodes, share), np.zeros((len(nodes), 0))), *rest)
+    nodes, share, of_all = spread_directions(nodes, share, place(nodes, share), *rest)
     vectors = yield from directions_of_vectors(
         points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
         law.others, place, *rest,
     )  # fmt: skip
-    in_plane = law.in_plane(vectors.eigenvalue, vectors.weight)
+    special, overlap = vectors.eigenvalue, vectors.overlap
     return RowRules(
-        of_all.eigenvalue, of_all.weight, vectors.eigenvalue, vectors.weight,
-        variances.diagonals(of_all.eigenvalue, of_all.place),
-        variances.diagonals(vectors.eigenvalue, vectors.place),
-        in_plane, vectors.components,
+        nodes, share, special, overlap,
+        readouts.diagonals(nodes, of_all), readouts.diagonals(special, vectors.place),
+        law.in_plane(special, overlap), vectors.others,
     )  # fmt: skip
 
 
@@ -413,7 +413,7 @@ class ResolvedLaw(NamedTuple):
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
     bounds : DiagonalBounds, optional
         Of these diagonals.
-    two : TwoReadouts, optional
+    two : _Two, optional
         What two readouts add.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
@@ -428,7 +428,7 @@ class ResolvedLaw(NamedTuple):
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
     bounds: DiagonalBounds | None
-    two: TwoReadouts | None
+    two: _Two | None
     columns: list[int]
 
     def of_some(self, some: list[int]) -> ResolvedLaw:
@@ -469,10 +469,10 @@ class ResolvedLaw(NamedTuple):
         return self.functions[0].mean_squares(self.points.transform, self.points.slope)
 
 
-class TwoReadouts(NamedTuple):
+class _Two(NamedTuple):
     """Two readouts, the resolvents of their covariances, and how much finer their directions are than by default."""
 
-    readouts: ReadoutVariances
+    readouts: TwoReadouts
     resolvents: Resolvents
     refine: float
 
@@ -527,7 +527,7 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
 
 
 def _of_readouts(
-    law: DampedLaw | StretchedLaw, readouts: ReadoutVariances, frame: Array, lowest: float
+    law: DampedLaw | StretchedLaw, readouts: TwoReadouts, frame: Array, lowest: float
 ) -> Computation[Resolvents]:
     """Return the resolvents of sums of the covariances."""
     level = 10.0 ** np.linspace(max(lowest, _REPRODUCED[0]), _REPRODUCED[1], _AT_POINTS)
@@ -623,18 +623,17 @@ def vectors_rule(
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 
-def readout_variances(step: StepStatistics, readout: Readout) -> ReadoutVariances | None:
-    """Return how the variances of two readouts follow from diagonals, or nothing for another number of readouts."""
-    if readout.kind == "gaussian":
+def two_readouts(step: StepStatistics, readout: Readout) -> TwoReadouts | None:
+    """Return the two readouts whose rows the step stretches, or nothing for another number of readouts."""
+    if readout.kind == "gaussian" or step.curvature == 0:
         return None
-    values, shares = (each[np.argsort(readout_values(readout)[0])] for each in readout_values(readout))
+    values, shares = readout_values(readout)
     of_one = np.cumsum(np.diff(values, prepend=values[0]) > _ALIKE * np.abs(values).max())
     if of_one[-1] != 1:
         return None
-    values = np.bincount(of_one, shares * values) / np.bincount(of_one, shares)
-    scale = math.sqrt(readout.second_moment)
-    own = step.own_stretch(values, values**2) / _own(step, readout)
-    return ReadoutVariances(values / scale, np.broadcast_to(own, values.shape), readout.mean / scale)
+    share = np.asarray(np.bincount(of_one, shares), dtype=np.float64)
+    values, scale = np.bincount(of_one, shares * values) / share, math.sqrt(readout.second_moment)
+    return TwoReadouts(values / scale, share, step.own_stretch(values, values**2) / _own(step, readout))
 
 
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:
@@ -656,16 +655,15 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
     profile : ndarray, shape (groups, classes)
     special_profile : ndarray, shape (groups, special)
     """
-    scale, a, a_square = readout.second_moment, groups.readout[:, None], groups.readout_square[:, None]
-    own = step.own_stretch(math.sqrt(scale) * a, scale * a_square) / _own(step, readout)
+    scale = math.sqrt(readout.second_moment)
+    a, a_square = groups.readout, groups.readout_square
+    own = np.broadcast_to(step.own_stretch(scale * a, scale**2 * a_square) / _own(step, readout), a.shape)
 
     def at(nodes: Array, diagonals: Array) -> Array:
         # Rows of one readout have the eigenvalues themselves.
         variance = np.tile(nodes, (len(a), 1))
         if len(rules.diagonals):
-            plain, stretched = diagonals
-            squares = nodes - plain - 2 * readout.mean / math.sqrt(scale) * stretched
-            variance = own**2 * plain + 2 * own * a * stretched + a_square * squares
+            variance = readout_variances(nodes, diagonals, a, a_square, own, readout.mean / scale)
         return np.asarray(np.maximum(variance, _LEAST_DIAGONAL))
 
     return at(rules.nodes, rules.diagonals), at(rules.special, rules.special_diagonals)

@@ -7,8 +7,9 @@ matrices had common eigenvectors. What the fit knows of the matrices are resolve
     tr (sum_a w_a Sigma_a - z)^-1    and    x^T (sum_a w_a Sigma_a - z)^-1 y    at z < 0,
 
 between a few vectors. So directions are sought, each with variances of its own, that reproduce these resolvents: those
-of the mean over both readouts, of each readout alone, and of the sums halfway between. Where matrices do not commute,
-the variances spread around the diagonals that the matrices have in an eigenbasis of the mean. This project.
+of the mean over both readouts, of each readout alone, and of the sums halfway from the mean to each. Where matrices do
+not commute, the variances spread around the diagonals that the matrices have in an eigenbasis of the mean. This
+project.
 """
 
 from __future__ import annotations
@@ -20,34 +21,40 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
-from gradstep.theory.neurons.diagonals import nearest_diagonals
+from gradstep.theory.neurons.diagonals import nearest_diagonals, readout_variances
 from gradstep.theory.neurons.rational_rule import Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.together import Computation
 
 __all__ = [
-    "Directions",
-    "ReadoutVariances",
     "Resolvents",
+    "TwoReadouts",
+    "VectorDirections",
     "directions_of_vectors",
     "laws_of_sums",
     "spread_directions",
 ]
 
-#: Sums of the mean and of both readouts whose resolvents are reproduced.
+#: Coefficients of the mean and of both readouts in the sums whose resolvents are reproduced.
 _SUMS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5]])
-#: Parts of the way from the diagonals to a variance of zero, in logits from the first to the second number.
-_NEAR, _FAR, _PARTS = -3.5, 7.0, 10
-#: Weight of the squares of the unknown shares beside the relative errors of the resolvents.
+#: To which readout, if any, a sum is nearest.
+_OF_READOUT = (None, 0, 1, 0, 1)
+#: Logit of the last place on the way to an end, places on the way, and how much closer they are at its beginning.
+_LAST, _PLACES, _CLOSER = 7.0, 10, 1.5
+#: Weight of the squares of the shares of places, beside the squares of relative errors.
 _EVEN = 3e-3
-#: Distance from the known diagonals up to which choices cost about as much.
-_CLOSE = 0.005
-#: Weight of the errors of what each eigenvalue of the mean has, which is kept.
-_KEPT = 30.0
+#: Part of the way to an end up to which places cost about the same.
+_CLOSE = 0.05
+#: Weights of the errors of the share that each eigenvalue has, over all directions and along an axis of the vectors. The
+#: axes are known to some 1e-3 only, and the resolvent of the mean corrects them.
+_KEPT, _KEPT_ALONG = 30.0, 0.1
+#: Share of a readout up to which its resolvents count less, in proportion to the root of it.
+_RARE = 0.1
 #: Least share of a direction, over that of its eigenvalue: what is below is left out.
 _LEAST_SHARE = 1e-6
 #: Directions of all at each eigenvalue in the end.
@@ -69,37 +76,31 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
 
-class ReadoutVariances(NamedTuple):
-    """Two readouts, and how their variances follow from the diagonals of two matrices.
+class TwoReadouts(NamedTuple):
+    """Two readouts, and how the variances of their rows follow from the diagonals of C and X.
 
     Attributes
     ----------
-    readout : ndarray, shape (2,)
+    value : ndarray, shape (2,)
         Values over their root mean square.
+    share : ndarray, shape (2,)
+        Of the neurons.
     own : ndarray, shape (2,)
         ``s_a``.
-    mean : float
-        Mean of the values, over the same.
     """
 
-    readout: Array
+    value: Array
+    share: Array
     own: Array
-    mean: float
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values."""
+        return float(self.share @ self.value)
 
     def at(self, eigenvalue: Array, diagonals: Array) -> Array:
-        """Return the variances of the readouts in directions, shape (2, directions).
-
-        Parameters
-        ----------
-        eigenvalue : ndarray, shape (directions,)
-            Mean of the variances over the readouts.
-        diagonals : ndarray, shape (2, directions)
-            Of C and of X.
-        """
-        plain, stretched = diagonals
-        a, own = self.readout[:, None], self.own[:, None]
-        rest = eigenvalue - plain - 2 * self.mean * stretched
-        return np.asarray(own**2 * plain + 2 * own * a * stretched + a**2 * rest)
+        """Return the variances of the readouts in directions of which the mean of both is known, (2, directions)."""
+        return readout_variances(eigenvalue, diagonals, self.value, np.square(self.value), self.own, self.mean)
 
     @property
     def ends(self) -> Array:
@@ -107,7 +108,7 @@ class ReadoutVariances(NamedTuple):
 
         The variance is then the square of a linear function of the readout.
         """
-        a, own = self.readout, self.own
+        a, own = self.value, self.own
         return np.stack([a**2, -a * own]) / (a**2 - 2 * self.mean * a * own + own**2)
 
     def diagonals(self, eigenvalue: Array, place: Array) -> Array:
@@ -122,17 +123,20 @@ class ReadoutVariances(NamedTuple):
         return np.asarray(first * of_second / (first * of_second + second * of_first))
 
 
-def _parts(refine: float) -> Array:
-    """Return how far each choice of a place is from a known one: part of the way to either end, shape (choices,)."""
-    parts = 1 / (1 + np.exp(-np.linspace(_NEAR, _FAR, round(_PARTS * refine))))
-    return np.concatenate([[0.0], parts, parts])
+def _choices(place: Array, refine: float) -> tuple[Array, Array]:
+    """Return places from known ones to both ends, and their costs, shape (directions, choices) each.
 
-
-def _choices(place: Array, refine: float) -> Array:
-    """Return places from known ones to both ends, shape (directions, choices)."""
-    parts = _parts(refine)
-    aim = np.arange(len(parts)) > len(parts) // 2
-    return np.asarray(place[:, None] + (aim - place[:, None]) * parts)
+    Places are even in their logits, so that a readout of few neurons has some as well.
+    """
+    count = round(_PLACES * refine)
+    part = (np.arange(1, count + 1) / count) ** _CLOSER
+    known = logit(np.clip(place, *expit([-_LAST, _LAST])))[:, None]
+    before, after = expit(known - (_LAST + known) * part), expit(known + (_LAST - known) * part)
+    place = place[:, None]
+    choices = np.concatenate([place, before, after], axis=1)
+    distance = np.abs(choices - place) / np.where(choices < place, place, 1 - place)
+    # An even distribution among more places has the same cost.
+    return choices, refine * np.square(_EVEN * (_CLOSE + distance))
 
 
 class Resolvents(NamedTuple):
@@ -153,41 +157,39 @@ class Resolvents(NamedTuple):
     between: Complex
 
 
-class Directions(NamedTuple):
-    """Directions in which each of two readouts has a variance.
+class VectorDirections(NamedTuple):
+    """Directions in which some vectors lie.
 
     Attributes
     ----------
     eigenvalue : ndarray, shape (directions,)
         Of the mean of the covariances.
-    weight : ndarray, shape (directions,) or (directions, vectors)
-        Shares of all directions, or components of vectors.
+    overlap : ndarray, shape (directions, vectors)
+        Components of the vectors.
     place : ndarray, shape (directions,)
-        Where the variances are between those of the `ends`, as in `ReadoutVariances.diagonals`.
-    components : ndarray, shape (directions, others)
-        Of other vectors; none for shares of all directions.
+        Where the variances are between both ends, as in `TwoReadouts.diagonals`.
+    others : ndarray, shape (directions, others)
+        Components of other vectors.
     """
 
     eigenvalue: Array
-    weight: Array
+    overlap: Array
     place: Array
-    components: Array
+    others: Array
 
 
-def laws_of_sums(
-    law: DampedLaw | StretchedLaw, variances: ReadoutVariances
-) -> list[tuple[DampedLaw | StretchedLaw, float]]:
+def laws_of_sums(law: DampedLaw | StretchedLaw, readouts: TwoReadouts) -> list[tuple[DampedLaw | StretchedLaw, float]]:
     """Return the laws of sums of the covariances, each divided by a number, and this number.
 
     Parameters
     ----------
     law : DampedLaw or StretchedLaw
         The mean law over both readouts.
-    variances : ReadoutVariances
+    readouts : TwoReadouts
     """
-    a, own = variances.readout, variances.own
+    a, own = readouts.value, readouts.own
     # Of C, of twice X and of Y.
-    parts = _SUMS @ np.concatenate([[[1.0, variances.mean, 1.0]], np.stack([own**2, own * a, a**2], axis=1)])
+    parts = _SUMS @ np.concatenate([[[1.0, readouts.mean, 1.0]], np.stack([own**2, own * a, a**2], axis=1)])
     root, strength = float(law.root), float(law.strength)
     found = []
     for plain, linear, square in parts.tolist():
@@ -198,34 +200,38 @@ def laws_of_sums(
 
 
 def spread_directions(
-    known: Directions, variances: ReadoutVariances, resolvents: Resolvents, refine: float
-) -> Directions:
-    """Return directions with which the mean resolvents of all readouts are reproduced.
+    eigenvalue: Array, share: Array, place: Array, readouts: TwoReadouts, resolvents: Resolvents, refine: float
+) -> tuple[Array, Array, Array]:
+    """Return directions with which the mean resolvents of both readouts are reproduced.
 
     Docs, "Correlated inputs", equation (C7h).
 
     Parameters
     ----------
-    known : Directions
+    eigenvalue, share, place : ndarray, shape (eigenvalues,)
         The eigenvalues of the mean, their shares, and the places of the diagonals there.
-    variances : ReadoutVariances
+    readouts : TwoReadouts
     resolvents : Resolvents
     refine : float
         Multiplies the number of variances that a direction may have.
+
+    Returns
+    -------
+    eigenvalue, share, place : ndarray, shape (directions,)
     """
-    choices, share = _choices(known.place, refine), known.weight
+    choices, cost = _choices(place, refine)
     each = choices.shape[1]
-    eigenvalue, place, weight = np.repeat(known.eigenvalue, each), choices.ravel(), np.repeat(share, each)
+    nodes, places, weight = np.repeat(eigenvalue, each), choices.ravel(), np.repeat(share, each)
     rows, aim = [], []
-    for variance, resolved in zip(_of_sums(variances, eigenvalue, place), resolvents.transform, strict=True):
+    sums = zip(_of_sums(readouts, nodes, places), resolvents.transform, _importance(readouts), strict=True)
+    for variance, resolved, important in sums:
         turned = weight / (variance - resolvents.points[:, None]) / np.abs(resolved)[:, None]
-        rows.append(turned.real)
-        aim.append((resolved / np.abs(resolved)).real)
-    part = _even_shares(np.concatenate(rows), np.concatenate(aim), np.sqrt(share), _costs(share, refine))
+        rows.append(important * turned.real)
+        aim.append(important * (resolved / np.abs(resolved)).real)
+    cost *= share[:, None] + NOTHING
+    part = _nearest_shares(np.concatenate(rows), np.concatenate(aim), _KEPT * np.sqrt(share), cost.ravel())
     kept = part > _LEAST_SHARE
-    found = Directions(eigenvalue[kept], (weight * part)[kept], place[kept], np.zeros((kept.sum(), 0)))
-    found = _fewer(found, known.eigenvalue)
-    return found._replace(weight=found.weight / found.weight.sum())
+    return _fewer(nodes[kept], (weight * part)[kept], places[kept], eigenvalue)
 
 
 def directions_of_vectors(
@@ -237,10 +243,10 @@ def directions_of_vectors(
     tolerance: float,
     others: Others | None,
     place: Callable[[Array, Array], Array],
-    variances: ReadoutVariances,
+    readouts: TwoReadouts,
     resolvents: Resolvents,
     refine: float,
-) -> Computation[Directions]:
+) -> Computation[VectorDirections]:
     """Return directions of some orthonormal vectors with which their resolvents of all readouts are reproduced.
 
     Docs, "Correlated inputs", equations (C7h) and (C7i).
@@ -250,8 +256,8 @@ def directions_of_vectors(
     points, resolvent, slope, mean, importance, tolerance, others
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the covariances.
     place : callable
-        Known places at eigenvalues with weights.
-    variances, resolvents, refine
+        Places of the diagonals over all directions, at eigenvalues with weights.
+    readouts, resolvents, refine
         As in `spread_directions`.
 
     Raises
@@ -265,7 +271,7 @@ def directions_of_vectors(
     nodes, root = yield from sparse_rule(points, *own, importance, min(_COARSER * tolerance, _COARSEST))
     eigenvalue, overlap, beside = _axes(points, alike, change, resolvent, others, nodes, root[:, 0])
     square = np.square(overlap).sum(axis=1)
-    choices = _choices(place(eigenvalue, square), refine)
+    choices, cost = _choices(place(eigenvalue, square), refine)
     each, chosen = choices.shape[1], choices.ravel()
     eigenvalue, overlap, beside = (np.repeat(of, each, axis=0) for of in (eigenvalue, overlap, beside))
     first, second = np.triu_indices(count)
@@ -273,16 +279,18 @@ def directions_of_vectors(
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
     pairs = (overlap[:, first] * overlap[:, second] * twice).T
     rows, aim = [], []
-    for variance, resolved in zip(_of_sums(variances, eigenvalue, chosen), resolvents.between, strict=True):
+    sums = zip(_of_sums(readouts, eigenvalue, chosen), resolvents.between, _importance(readouts), strict=True)
+    for variance, resolved, important in sums:
         size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
         scale = size[:, first] * size[:, second]
         turned = pairs / (variance - resolvents.points[:, None, None]) / scale[..., None]
-        rows.append(turned.real.reshape(-1, len(variance)))
-        aim.append((resolved[:, first, second] * twice / scale).real.ravel())
-    share = _even_shares(np.concatenate(rows), np.concatenate(aim), np.sqrt(square), _costs(square, refine))
+        rows.append(important * turned.real.reshape(-1, len(variance)))
+        aim.append(important * (resolved[:, first, second] * twice / scale).real.ravel())
+    cost *= square[:, None] + NOTHING
+    share = _nearest_shares(np.concatenate(rows), np.concatenate(aim), _KEPT_ALONG * np.sqrt(square), cost.ravel())
     kept = share > _LEAST_SHARE
     scale = np.sqrt(share[kept])[:, None]
-    return Directions(eigenvalue[kept], _orthonormal(overlap[kept] * scale), chosen[kept], beside[kept] * scale)
+    return VectorDirections(eigenvalue[kept], _orthonormal(overlap[kept] * scale), chosen[kept], beside[kept] * scale)
 
 
 def _axes(
@@ -325,32 +333,39 @@ def _axes(
     return np.repeat(nodes, len(frame)), overlap, beside
 
 
-def _fewer(directions: Directions, eigenvalues: Array) -> Directions:
-    """Return a Gauss rule of `_GAUSS` places at each eigenvalue."""
+def _fewer(eigenvalue: Array, share: Array, place: Array, nodes: Array) -> tuple[Array, Array, Array]:
+    """Return a Gauss rule of `_GAUSS` places at each of the eigenvalues `nodes`, as `spread_directions` does."""
     found = []
-    for eigenvalue in eigenvalues:
-        here = directions.eigenvalue == eigenvalue
-        place, weight = directions.place[here], directions.weight[here]
-        powers = np.sqrt(weight)[:, None] * place[:, None] ** np.arange(min(_GAUSS, len(weight)))
+    for node in nodes:
+        here = eigenvalue == node
+        places, weight = place[here], share[here]
+        powers = np.sqrt(weight)[:, None] * places[:, None] ** np.arange(min(_GAUSS, len(weight)))
         basis, _ = np.linalg.qr(powers)
-        nodes, turn = np.linalg.eigh(basis.T @ (place[:, None] * basis))
-        found.append((np.full(len(nodes), eigenvalue), weight.sum() * np.square(turn[0]), nodes))
-    eigenvalue, weight, place = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Directions(eigenvalue, weight, place, np.zeros((len(weight), 0)))
+        chosen, turn = np.linalg.eigh(basis.T @ (places[:, None] * basis))
+        found.append((np.full(len(chosen), node), weight.sum() * np.square(turn[0]), chosen))
+    eigenvalue, share, place = (np.concatenate(each) for each in zip(*found, strict=True))
+    return eigenvalue, share / share.sum(), place
 
 
-def _of_sums(variances: ReadoutVariances, eigenvalue: Array, place: Array) -> Array:
+def _importance(readouts: TwoReadouts) -> Array:
+    """Return how much the errors of each sum count: less for a readout of few neurons."""
+    root = np.append(np.sqrt(np.minimum(readouts.share / _RARE, 1.0)), 1.0)
+    return np.asarray(root[[-1 if of is None else of for of in _OF_READOUT]])
+
+
+def _of_sums(readouts: TwoReadouts, eigenvalue: Array, place: Array) -> Array:
     """Return the variances of sums of the covariances, shape (sums, directions)."""
-    each = np.maximum(variances.at(eigenvalue, variances.diagonals(eigenvalue, place)), 0.0)
+    each = np.maximum(readouts.at(eigenvalue, readouts.diagonals(eigenvalue, place)), 0.0)
     return np.asarray(_SUMS @ np.concatenate([eigenvalue[None], each]))
 
 
-def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
-    """Return the vector x without negative entries with the least sum of squares of errors, and of x with a cost.
+def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
+    """Return shares without negative entries whose resolvents are near given ones, and that are near known shares.
 
-    It is ``(A^T l)_+ / cost`` for the multiplier ``l`` of the errors, which is the minimum of a convex function of as
-    many numbers as there are rows in A. The gradient of this function is linear in pieces, and Newton's method ends on
-    one of them. It is led there by larger costs.
+    Of each group the first share is known to be one, and the others to be none. The squared differences from these have
+    a cost. With the matrix A of all conditions the shares are ``(known + A^T l / cost)_+`` for the multiplier l of the
+    errors, which is the minimum of a convex function of as many numbers as there are conditions. The gradient of this
+    function is linear in pieces, and Newton's method ends on one of these. It starts from larger costs.
 
     Parameters
     ----------
@@ -359,7 +374,7 @@ def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
     aim : ndarray, shape (resolvents,)
         ``rows @ x`` comes near it.
     kept : ndarray, shape (kept,)
-        Square roots of what groups of as many unknowns have, each in the mean over their sum.
+        Weights of the groups, which have as many unknowns each: the sum of their shares stays near one.
     cost : ndarray, shape (unknowns,)
 
     Returns
@@ -373,31 +388,26 @@ def _even_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
     """
     square, axes = np.linalg.eigh(rows @ rows.T)
     axes = axes[:, square > _DEPENDENT**2 * square[-1]].T
-    groups = np.repeat(np.diag(_KEPT * kept), len(cost) // len(kept), axis=1)
-    rows, aim = np.concatenate([axes @ rows, groups]), np.concatenate([axes @ aim, _KEPT * kept])
-    one, size = np.eye(len(aim)), float(np.abs(aim).max())
-    scaled = rows / np.sqrt(_STAGES[0] * cost)
-    level = np.asarray(np.linalg.solve(scaled @ scaled.T + one, aim), dtype=np.float64)
+    groups = np.repeat(np.diag(kept), len(cost) // len(kept), axis=1)
+    rows, aim = np.concatenate([axes @ rows, groups]), np.concatenate([axes @ aim, kept])
+    one, size, level = np.eye(len(aim)), float(np.abs(aim).max()), np.zeros(len(aim))
+    known = (np.arange(len(cost)) % (len(cost) // len(kept)) == 0).astype(float)
     for stage in _STAGES:
-        scaled, off, last = rows / np.sqrt(stage * cost), math.inf, math.inf
+        root, off, last = np.sqrt(stage * cost), math.inf, math.inf
+        scaled = rows / root
         for _ in range(_STEPS):
-            pull = level @ scaled
+            pull = level @ scaled + known * root
             active = scaled[:, pull > 0]
             gradient = level - aim + active @ pull[pull > 0]
             last, off = off, float(np.abs(gradient).max()) / size
-            if off <= _ROUNDING and off > last / 2:
+            if off <= _ROUNDING and off >= last / 2:
                 break
             step = np.asarray(np.linalg.solve(active @ active.T + one, gradient), dtype=np.float64)
             level = level - _lowest(level - aim, pull, step, step @ scaled) * step
         else:
             advice = "Use a smaller step, or a readout of one value."
             raise NotConverged("the variances of two readouts", off, _ROUNDING, advice)
-    return np.asarray(np.maximum(level @ scaled, 0.0) / np.sqrt(_STAGES[-1] * cost))
-
-
-def _costs(weight: Array, refine: float) -> Array:
-    """Return the costs of all choices at eigenvalues with weights: less for those near the known diagonals."""
-    return np.asarray((np.square(_EVEN * (_CLOSE + _parts(refine))) * (weight[:, None] + NOTHING)).ravel())
+    return np.asarray(np.maximum(level @ scaled / root + known, 0.0))
 
 
 def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:

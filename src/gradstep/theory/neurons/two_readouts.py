@@ -50,8 +50,8 @@ _LAST, _PLACES, _CLOSER = 7.0, 10, 1.5
 _EVEN = 3e-3
 #: Part of the way to an end up to which places cost about the same.
 _CLOSE = 0.05
-#: Weights of the errors of the share that each eigenvalue has, over all directions and along an axis of the vectors. The
-#: axes are known to some 1e-3 only, and the resolvent of the mean corrects them.
+#: Weights of the errors of the share that each eigenvalue has, over all directions and along an axis of the vectors.
+#: The axes are known to some 1e-3 only, and the resolvent of the mean corrects them.
 _KEPT, _KEPT_ALONG = 30.0, 0.1
 #: Share of a readout up to which its resolvents count less, in proportion to the root of it.
 _RARE = 0.1

@@ -193,6 +193,14 @@ def test_diagonals_at_a_place_are_at_that_place():
     np.testing.assert_allclose(found, place, rtol=1e-10)
 
 
+@pytest.mark.parametrize("place", [0.0, 1e-12, 0.3, 1.0])
+def test_places_are_between_the_ends_and_cost_more_away_from_the_known_one(place):
+    choices, cost = two_readouts._choices(np.array([place]), 1)
+    assert choices[0, 0] == place
+    assert np.all((choices >= 0) & (choices <= 1))
+    assert np.all(np.isfinite(cost) & (cost >= cost[0, 0]))
+
+
 def test_fewer_directions_keep_the_moments():
     rng, nodes = np.random.default_rng(0), np.array([0.5, 3.0])
     choices, _ = two_readouts._choices(np.array([0.3, 0.6]), 1)

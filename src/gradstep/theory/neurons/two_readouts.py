@@ -134,7 +134,7 @@ def _choices(place: Array, refine: float) -> tuple[Array, Array]:
     before, after = expit(known - (_LAST + known) * part), expit(known + (_LAST - known) * part)
     place = place[:, None]
     choices = np.concatenate([place, before, after], axis=1)
-    distance = np.abs(choices - place) / np.where(choices < place, place, 1 - place)
+    distance = np.abs(choices - place) / np.maximum(np.where(choices < place, place, 1 - place), NOTHING)
     # An even distribution among more places has the same cost.
     return choices, refine * np.square(_EVEN * (_CLOSE + distance))
 

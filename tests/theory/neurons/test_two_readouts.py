@@ -233,6 +233,14 @@ def test_a_readout_of_hardly_any_neurons_changes_nothing(share, changes):
     assert two.train_error == pytest.approx(one.train_error, rel=5e-4)
 
 
+def test_a_third_readout_of_hardly_any_neurons_changes_nothing():
+    two, three = (
+        gs.predict(BASE.replace(readout=of)) for of in (BASE.readout, {-1.0: 0.3, 2.0: 0.7 - 1e-8, 5.0: 1e-8})
+    )
+    assert three.test_error == pytest.approx(two.test_error, rel=1e-6)
+    assert three.train_error == pytest.approx(two.train_error, rel=1e-6)
+
+
 @pytest.mark.parametrize("output_scale", ["1/N", "1/sqrt(N)"])
 def test_inputs_in_a_quarter_of_the_directions_are_isotropic_in_a_quarter_of_the_dimension(output_scale):
     # The isotropic equations have other rules and, for several readouts, another approximation.

@@ -80,6 +80,8 @@ _LEAST_DIAGONAL = 1e-9
 
 #: Difference of two readouts, over the largest one, up to which they count as one: its square is what errors change by.
 _ALIKE = 1e-3
+#: Share of a third readout in the neurons and in the mean square, up to which the two others have these variances.
+_HARDLY_ANY = 1e-3
 #: Decades of the points at which the resolvents of two readouts are reproduced, and how many there are.
 _REPRODUCED, _AT_POINTS = (-3.0, 2.0), 10
 #: Distance of these points from the negative axis, over that from zero.
@@ -624,15 +626,18 @@ def vectors_rule(
 
 
 def two_readouts(step: StepStatistics, readout: Readout) -> TwoReadouts | None:
-    """Return the two readouts whose rows the step stretches, or nothing for another number of readouts."""
+    """Return the two readouts of nearly all neurons, or nothing for another number, or if the step stretches no rows."""
     if readout.kind == "gaussian" or step.curvature == 0:
         return None
     values, shares = readout_values(readout)
     of_one = np.cumsum(np.diff(values, prepend=values[0]) > _ALIKE * np.abs(values).max())
-    if of_one[-1] != 1:
-        return None
     share = np.asarray(np.bincount(of_one, shares), dtype=np.float64)
     values, scale = np.bincount(of_one, shares * values) / share, math.sqrt(readout.second_moment)
+    part = share * np.square(values) / readout.second_moment
+    counted = (share > _HARDLY_ANY) | (part > _HARDLY_ANY)
+    if np.count_nonzero(counted) != 2:
+        return None
+    values, share = values[counted], share[counted] / share[counted].sum()
     return TwoReadouts(values / scale, share, step.own_stretch(values, values**2) / _own(step, readout))
 
 

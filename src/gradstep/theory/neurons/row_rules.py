@@ -626,7 +626,7 @@ def vectors_rule(
 
 
 def two_readouts(step: StepStatistics, readout: Readout) -> TwoReadouts | None:
-    """Return the two readouts of nearly all neurons, or nothing for another number, or if the step stretches no rows."""
+    """Return the two readouts of nearly all neurons, or nothing if there are more or a step stretches no rows."""
     if readout.kind == "gaussian" or step.curvature == 0:
         return None
     values, shares = readout_values(readout)

@@ -229,9 +229,6 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    two = None
-    if readouts is not None and mixed is not None:
-        two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     if spectrum:
         more = yield from _points(law, law.mean * _near_axis(lowest), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
@@ -247,6 +244,9 @@ def resolved_law(
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
+    two = None
+    if readouts is not None and mixed is not None:
+        two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
@@ -539,6 +539,7 @@ def _of_readouts(
         points = yield from _points(of_sum, z / scale, frame)
         transform.append(points.transform / scale)
         between.append(points.between / scale)
+        of_sum.forget(z / scale)
     return Resolvents(z, np.stack(transform), np.stack(between))
 
 

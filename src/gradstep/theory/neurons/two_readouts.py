@@ -42,9 +42,8 @@ __all__ = [
 
 #: Coefficients of the mean and of both readouts in the sums whose resolvents are reproduced.
 _SUMS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5]])
-#: To which readout, if any, a sum is nearest.
-_OF_READOUT = (None, 0, 1, 0, 1)
-#: Logit of the last place on the way to an end, places on the way, and how much closer they are at its beginning.
+#: The logit of the last place towards an end, the number of places on the way, and the power of their even numbering:
+#: with a power above one the first places are closer to each other.
 _LAST, _PLACES, _CLOSER = 7.0, 10, 1.5
 #: Weight of the squares of the shares of places, beside the squares of relative errors.
 _EVEN = 3e-3
@@ -188,7 +187,7 @@ def laws_of_sums(law: DampedLaw | StretchedLaw, readouts: TwoReadouts) -> list[t
     readouts : TwoReadouts
     """
     a, own = readouts.value, readouts.own
-    # Of C, of twice X and of Y.
+    # A sum has these coefficients of the matrices C, 2 X and Y.
     parts = _SUMS @ np.concatenate([[[1.0, readouts.mean, 1.0]], np.stack([own**2, own * a, a**2], axis=1)])
     root, strength = float(law.root), float(law.strength)
     found = []
@@ -348,9 +347,9 @@ def _fewer(eigenvalue: Array, share: Array, place: Array, nodes: Array) -> tuple
 
 
 def _importance(readouts: TwoReadouts) -> Array:
-    """Return how much the errors of each sum count: less for a readout of few neurons."""
-    root = np.append(np.sqrt(np.minimum(readouts.share / _RARE, 1.0)), 1.0)
-    return np.asarray(root[[-1 if of is None else of for of in _OF_READOUT]])
+    """Return how much the errors of each sum count: less where a readout of few neurons has a coefficient."""
+    root = np.sqrt(np.minimum(readouts.share / _RARE, 1.0))
+    return np.asarray(np.where(_SUMS[:, 1:] > 0, root, 1.0).min(axis=1))
 
 
 def _of_sums(readouts: TwoReadouts, eigenvalue: Array, place: Array) -> Array:

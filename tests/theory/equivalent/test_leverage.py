@@ -1,5 +1,6 @@
 """The fixed point for leverages and resolvents, on random tables."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +59,8 @@ def test_many_nodes_are_coupled_by_products_of_slopes(turn, monkeypatch):
     point = evaluate(equations, np.random.default_rng(1).normal(0, 1, (2, 10)) * turn)
     expected = couplings(equations.table, point)
     monkeypatch.setattr(leverage_module, "_AT_ONCE", 0)
+    np.testing.assert_allclose(couplings(equations.table, point), expected, rtol=1e-12, atol=1e-14)
+    monkeypatch.setattr(leverage_module, "_MATRIX_OF_PAIRS", -math.inf)
     np.testing.assert_allclose(couplings(equations.table, point), expected, rtol=1e-12, atol=1e-14)
     # A square of each class, averaged.
     root = np.sqrt(point.density[:, None] * equations.table.profile)
@@ -277,8 +280,11 @@ def test_few_dimensions_of_the_slopes_give_the_equations_of_the_whole_tables(tur
     assert isinstance(found.matrices, Core)
     np.testing.assert_array_equal(half.matrices.form, found.matrices.form[1:])
     matrix = couplings(equations.table, found)
-    monkeypatch.setattr(leverage_module, "_CLASSES_AT_ONCE", 0)
-    np.testing.assert_allclose(couplings(equations.table, found), matrix, rtol=1e-12)
+    for constant, number in ("_AT_ONCE", 0), ("_MATRIX_OF_PAIRS", -math.inf):
+        monkeypatch.setattr(leverage_module, constant, number)
+        unit = np.sqrt(np.diagonal(near.matrix, axis1=1, axis2=2))
+        difference = couplings(equations.table, found) - matrix
+        np.testing.assert_allclose(difference / unit[..., None] / unit[:, None], 0, atol=1e-13)
     monkeypatch.setattr(LeverageTable, "factors", None)
     expected = evaluate(whole, state)
     assert isinstance(expected.matrices, Whole)

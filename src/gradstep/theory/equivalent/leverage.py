@@ -73,10 +73,11 @@ _CANCELLED = 1e4
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
-#: Numbers in the matrices of all classes together, beyond which a way without them is taken.
-_AT_ONCE = 2**20
-#: Numbers in them for one member of the batch, beyond which they are made one after the other.
-_CLASSES_AT_ONCE = 2**24
+#: A number in a matrix over pairs takes as long as so many in matrices over nodes, and that matrix as long as so many
+#: more (measured).
+_NUMBER_OF_PAIRS, _MATRIX_OF_PAIRS = 20, 2e5
+#: Numbers in the matrices of all classes together, beyond which they are made one after the other.
+_AT_ONCE = 2**24
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -694,11 +695,21 @@ class SymmetricPairs(NamedTuple):
     """Products of two components of a vector, in terms of which the squares of bilinear forms are bilinear forms.
 
     With `of`, ``(u @ matrix @ v)^2`` is ``of(u) @ square(matrix) @ of(v)``.
+
+    Attributes
+    ----------
+    first, second : ndarray, shape (pairs,)
+        The components of each pair.
+    double : ndarray, shape (pairs,)
+        The factor of a product: the root of two where its components differ, as it stands for both orders.
+    place : ndarray, shape (components, components)
+        Number of the pair of two components.
     """
 
     first: NDArray[np.intp]
     second: NDArray[np.intp]
     double: _Array
+    place: NDArray[np.intp]
 
     @staticmethod
     def number(count: int) -> int:
@@ -709,11 +720,17 @@ class SymmetricPairs(NamedTuple):
     def among(cls, count: int) -> SymmetricPairs:
         """Return the pairs of a number of components."""
         first, second = np.triu_indices(count)
-        return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)))
+        place = np.empty((count, count), dtype=np.intp)
+        place[first, second] = place[second, first] = np.arange(len(first))
+        return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)), place)
 
     def of(self, vectors: _Array) -> _Array:
         """Return the products for vectors of shape (..., components, columns)."""
         return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
+
+    def of_symmetric(self, matrices: NDArray[Any]) -> NDArray[Any]:
+        """Return what `of` has for products of vectors, and sums of these, given as matrices; shape (..., pairs)."""
+        return np.asarray(matrices[..., self.first, self.second] * self.double)
 
     def square(self, matrices: _Array) -> _Array:
         """Return the matrices of the squares, for matrices of shape (..., components, components)."""
@@ -722,47 +739,53 @@ class SymmetricPairs(NamedTuple):
         both += matrices[..., first, self.second] * matrices[..., second, self.first]
         return np.asarray(both / 2 * self.double[:, None] * self.double)
 
+    def mean_square(self, forms: NDArray[Any], share: _Array) -> NDArray[Any]:
+        """Return the mean of what `square` returns over symmetric matrices, in one product of all of them.
+
+        Parameters
+        ----------
+        forms : ndarray, shape (..., members, components, components)
+        share : ndarray, shape (..., members)
+            Weights of the mean.
+        """
+        first, second, place = self.first, self.second, self.place
+        flat = forms[..., first, second]
+        products = (flat.mT * share[..., None, :]) @ flat
+        both = products[..., place[first[:, None], first], place[second[:, None], second]]
+        both += products[..., place[first[:, None], second], place[second[:, None], first]]
+        return np.asarray(both * (self.double[:, None] * self.double / 2))
+
 
 def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
-    """Return how the leverages raise each other: squares, averaged over the classes."""
-    matrices, nodes = point.matrices, point.variance.shape[2]
-    if isinstance(matrices, Core):
-        count, (batch, classes) = matrices.form.shape[-1], matrices.form.shape[:2]
-        products = SymmetricPairs.number(count)
-        if products * (products + nodes) < classes * count * nodes:
-            return _square_of_form(table, matrices.form, _factors(table)[1])
-        few = False
-    else:
-        batch, classes, count = matrices.inverse.shape[:3]
-        few = SymmetricPairs.number(count) < nodes
-    if classes * nodes**2 > _CLASSES_AT_ONCE and not few:
-        found = np.zeros((batch, nodes, nodes), dtype=point.following.dtype)
-        for index in range(classes):
-            pairs = matrices.of_class(index).of_nodes(table)[:, 0]
-            np.square(pairs, out=pairs)
-            pairs *= table.share[:, index, None, None]
-            found += pairs
-        return found
-    if isinstance(matrices, Core) or batch * classes * nodes**2 <= _AT_ONCE or count >= 2 * classes or not few:
-        return _mixed_squares(table, matrices.of_nodes(table))
-    root = np.sqrt(point.density[:, None] * table.profile)
-    return _square_of_form(table, root[..., None] * matrices.inverse * root[..., None, :], table.slope)
+    """Return how the leverages raise each other: squares, averaged over the classes.
 
-
-def _square_of_form(table: LeverageTable, forms: _Array, slopes: _Array) -> _Array:
-    """Return the squares of forms in two slopes, averaged over the classes, as one form in the products of two slopes.
-
-    With more products than nodes that form would not fit into the memory.
-
-    Parameters
-    ----------
-    table : LeverageTable
-    forms : ndarray, shape (batch, classes, slopes, slopes)
-    slopes : ndarray, shape (1 or batch, slopes, nodes)
+    A square at two nodes is a form in the products of two slopes. With few slopes beside the nodes and classes the mean
+    is taken of these forms.
     """
-    products = SymmetricPairs.among(slopes.shape[1])
-    found = products.of(slopes)
-    return np.asarray(found.mT @ table.mixed(products.square(forms)) @ found)
+    matrices, nodes, classes = point.matrices, point.variance.shape[2], table.profile.shape[1]
+    slopes = _factors(table)[1] if isinstance(matrices, Core) else table.slope
+    numbers, products = classes * nodes**2, SymmetricPairs.number(slopes.shape[1])
+    if _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
+        pairs = SymmetricPairs.among(slopes.shape[1])
+        known = pairs.of(slopes)
+        return np.asarray(known.mT @ pairs.mean_square(_forms(table, point), table.share) @ known)
+    if numbers <= _AT_ONCE:
+        return _mixed_squares(table, matrices.of_nodes(table))
+    found = np.zeros((len(point.variance), nodes, nodes), dtype=point.following.dtype)
+    for index in range(classes):
+        square = matrices.of_class(index).of_nodes(table)[:, 0]
+        np.square(square, out=square)
+        square *= table.share[:, index, None, None]
+        found += square
+    return found
+
+
+def _forms(table: LeverageTable, point: Leverage) -> _Array:
+    """Return what two slopes are multiplied by in a leverage, shape (batch, classes, slopes, slopes)."""
+    if isinstance(point.matrices, Core):
+        return point.matrices.form
+    root = np.sqrt(point.density[:, None] * table.profile)
+    return np.asarray(root[..., None] * point.matrices.inverse * root[..., None, :])
 
 
 def _mixed_squares(table: LeverageTable, values: _Array) -> _Array:

@@ -75,42 +75,13 @@ class _Form(NamedTuple):
     coefficients: Array
 
 
-class _Pairs(NamedTuple):
-    """Pairs of dimensions, in which squares of symmetric forms in the dimensions are forms.
+def _products(values: Array) -> tuple[SymmetricPairs, Array]:
+    """Return the pairs of the dimensions, and their products for each node or group, shape (pairs, members).
 
-    Attributes
-    ----------
-    pairs : SymmetricPairs
-    place : ndarray, shape (dimensions, dimensions)
-        Number of the pair of two dimensions.
-    products : ndarray, shape (pairs, members)
-        Products of two dimensions, for each node or group.
+    The dimensions have values at the nodes or in the groups, shape (dimensions, members).
     """
-
-    pairs: SymmetricPairs
-    place: NDArray[np.intp]
-    products: Array
-
-    @classmethod
-    def of(cls, values: Array) -> _Pairs:
-        """Return them for dimensions with values at the nodes or in the groups, shape (dimensions, members)."""
-        pairs = SymmetricPairs.among(len(values))
-        place = np.zeros((len(values), len(values)), dtype=np.intp)
-        place[pairs.first, pairs.second] = place[pairs.second, pairs.first] = np.arange(len(pairs.double))
-        return cls(pairs, place, pairs.of(values))
-
-    def of_products(self, matrices: ComplexArray) -> ComplexArray:
-        """Return symmetric matrices in the dimensions by their pairs, shape (..., pairs)."""
-        return np.asarray(matrices[..., self.pairs.first, self.pairs.second] * self.pairs.double)
-
-    def mean_square(self, forms: ComplexArray, share: Array) -> ComplexArray:
-        """Return the form of the mean square of symmetric forms, shape (forms, dimensions, dimensions)."""
-        first, second, double = self.pairs
-        flat = forms[:, first, second]
-        products = (flat.T * share) @ flat
-        both = products[self.place[first[:, None], first], self.place[second[:, None], second]]
-        both += products[self.place[first[:, None], second], self.place[second[:, None], first]]
-        return np.asarray(both * (double[:, None] * double / 2))
+    pairs = SymmetricPairs.among(len(values))
+    return pairs, pairs.of(values)
 
 
 def _real_product(real: Array, values: NDArray[Any]) -> ComplexArray:
@@ -164,14 +135,14 @@ class ClassEquations(FeatureEquations):
         return left[:, :count] * size[:count], right[:count]
 
     @cached_property
-    def _pairs(self) -> _Pairs:
+    def _pairs(self) -> tuple[SymmetricPairs, Array]:
         """Pairs among the dimensions of the slopes, at the nodes."""
-        return _Pairs.of(self.factors[1])
+        return _products(self.factors[1])
 
     @cached_property
-    def _group_pairs(self) -> _Pairs:
+    def _group_pairs(self) -> tuple[SymmetricPairs, Array]:
         """Pairs among the dimensions of the slopes, in the groups."""
-        return _Pairs.of(self.factors[0].T)
+        return _products(self.factors[0].T)
 
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of ``V`` and ``R`` for a large ``z``."""
@@ -212,7 +183,7 @@ class ClassEquations(FeatureEquations):
         """Return the gap, Newton's step and the tangent in z."""
         if not self._by_factors:
             return super().newton(z, state)
-        (left, right), pairs = self.factors, self._pairs
+        (left, right), (pairs, by_node) = self.factors, self._pairs
         share, profile, nodes = self.bulk.share, self.bulk.profile, len(self.weight)
         leverage, resolvent = np.split(np.exp(state), [nodes])
         sample_weight, mean_density = (
@@ -232,9 +203,9 @@ class ClassEquations(FeatureEquations):
         # Minus the derivative, in the units of `Linearised`: blocks of nodes and groups.
         into = np.concatenate([raised, mean_density / following[nodes:]])
         out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
-        of_nodes, by_node = pairs.mean_square(form, share), pairs.products
+        of_nodes = pairs.mean_square(form, share)
         turned = (left @ damping).swapaxes(0, 1)
-        across = _real_product(by_node.T, pairs.of_products(turned.mT @ ((density * share)[..., None] * turned)).T)
+        across = _real_product(by_node.T, pairs.of_symmetric(turned.mT @ ((density * share)[..., None] * turned)).T)
         across += self.variance.T * mean_density
         of_groups = np.diag(into[nodes:]) - self._between_groups(mean_density, psi)
         right_sides = into[:, None] * self._right_sides(gap, following)
@@ -255,13 +226,13 @@ class ClassEquations(FeatureEquations):
         It is a mean over the classes of squares of forms in the slopes, times the variances of both groups. In the few
         factors of the variances each pair of them has one such mean.
         """
-        pairs, (of_group, of_class), share = self._group_pairs, self._profile_factors, self.bulk.share
-        count, size = len(of_class), len(pairs.products)
+        (pairs, products), (of_group, of_class), share = self._group_pairs, self._profile_factors, self.bulk.share
+        count, size = len(of_class), len(products)
         forms = np.empty((count, size, count, size), dtype=np.complex128)
         for i in range(count):
             for j in range(i + 1):
                 forms[i, :, j] = forms[j, :, i] = pairs.mean_square(psi, share * of_class[i] * of_class[j])
-        by_group = (of_group.T[:, None] * pairs.products).reshape(count * size, -1)
+        by_group = (of_group.T[:, None] * products).reshape(count * size, -1)
         found = _real_product(by_group.T, forms.reshape(count * size, -1)) @ by_group
         return np.asarray(found * density * density[:, None])
 

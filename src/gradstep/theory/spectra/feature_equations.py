@@ -54,8 +54,7 @@ class _Factors(NamedTuple):
 
     def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """Return the vector that turns products of factors into ``u @ matrix @ u``."""
-        first, second, double = self.pairs
-        return np.asarray((matrix[..., first, second] + matrix[..., second, first]) / 2 * double)
+        return self.pairs.of_symmetric((matrix + matrix.mT) / 2)
 
 
 def _product(table: Array) -> tuple[Array, Array] | None:

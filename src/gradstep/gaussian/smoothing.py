@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from gradstep.gaussian import structure
 from gradstep.gaussian.elementary import ELEMENTARY
 from gradstep.gaussian.expression import Apply
 from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian.many_means import at_many_means
 from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels, without_tails
 from gradstep.gaussian.quadrature import gaussian_density, hermite_rule
 from gradstep.resolution import NOTHING
@@ -144,7 +145,7 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
     with np.errstate(over="ignore", invalid="ignore"):
         closed = _closed_form(function, m, s)
         if closed is None:
-            closed = _averages(function, m, s, _first_moments, 3, 0)
+            closed = at_many_means(partial(_first_averages, function), m, s)
         first, slope, residual = closed
         still = s == 0
         if still.any():
@@ -232,6 +233,11 @@ def _arguments(mean: ArrayLike, scale: ArrayLike) -> tuple[Array, Array, tuple[i
     if not (np.isfinite(s).all() and (s >= 0).all()):
         raise InvalidInput("scale", scale, "finite numbers >= 0")
     return m.ravel(), s.ravel(), m.shape
+
+
+def _first_averages(function: ScalarFunction, m: Array, s: Array) -> Array:
+    """Return mean, slope and residual variance by quadrature."""
+    return _averages(function, m, s, _first_moments, 3, 0)
 
 
 def _first_moments(values: Array, z: Array, weight: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from gradstep.simulation import Network
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, measured, number
+from gradstep.theory.caveats import Caveat, spectrum_caveats
 from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law
 from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
@@ -79,6 +80,11 @@ class SpectrumOverlay(Summarised):
             return tuple((each.singular_value, name) for each, name in named)
         found = self.theory.outlier
         return () if found is None else ((found.singular_value, "outlier"),)
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """Effects that are left out and may move the outliers of the features, the largest first."""
+        return spectrum_caveats(self.problem) if self.of == "features" else ()
 
     @property
     def overlay(self) -> Overlay:
@@ -158,6 +164,7 @@ class SpectrumOverlay(Summarised):
                     "density": bulk.density,
                 },
                 "outliers": [{"singular_value": value, "label": label} for value, label in self.outliers],
+                "caveats": [asdict(caveat) for caveat in self.caveats],
                 "seeds": list(self.seeds),
                 "measured": self.measured,
             }
@@ -185,6 +192,7 @@ class SpectrumOverlay(Summarised):
         notes = [] if self.outliers else ["no outlier: the step leaves no singular value above the bulk"]
         if self.outliers and self.of == "features":
             notes.append(_DEGREE)
+        notes += [f"caveat: {caveat}" for caveat in self.caveats]
         return Summary(f"Spectrum of the {self.of}{networks}", [str(self.problem)], self.table(), notes)
 
 

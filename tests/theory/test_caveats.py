@@ -179,3 +179,22 @@ def test_caveats_on_the_command_line(command):
 def test_caveats_of_a_grid_are_counted():
     shown = CliRunner().invoke(app, ["predict", *HARD[:2], "--d", "60,6000"])
     assert "caveat at 1 of 2, the largest: features that grow fast" in shown.stdout
+
+
+def test_spreads_and_spectra_have_the_caveats_of_what_they_are_around():
+    problem = GOOD.replace(activation="hermite3", d=90, n=450, ridge=3.0)
+    prediction, spread, spectrum = gs.predict(problem), gs.predict_spread(problem), gs.spectrum(problem)
+    sizes = [caveat.size for caveat in prediction.caveats]
+    assert sizes
+    assert [caveat.name for caveat in spread.caveats] == [caveat.name for caveat in prediction.caveats]
+    # A relative deviation of a mean is a larger one of the deviation around it.
+    assert all(own.size == min(1, caveats._SPREAD * size) for own, size in zip(spread.caveats, sizes, strict=True))
+    for found, what in (spread, "spread"), (spectrum, "outlier"):
+        assert f"features that grow fast: the {what} may be off by about" in " ".join(str(found).split())
+        assert found.to_dict()["caveats"][0]["of"] == what
+    # The first layer is that of a polynomial of any degree.
+    assert (
+        gs.spectrum(problem, of="weights").caveats == gs.spectrum(GOOD).caveats == gs.predict_spread(GOOD).caveats == ()
+    )
+    shown = CliRunner().invoke(app, ["predict", *HARD, "--spread"])
+    assert "the spread may be off by about" in " ".join(shown.stdout.split())

@@ -111,8 +111,13 @@ _CURVE = _object(
                 "caveats": {
                     "type": "array",
                     "items": _object(
-                        {"name": {"type": "string"}, "size": _NUMBER, "page": {"type": "string"}},
-                        ["name", "size", "page"],
+                        {
+                            "name": {"type": "string"},
+                            "size": _NUMBER,
+                            "page": {"type": "string"},
+                            "of": {"type": "string"},
+                        },
+                        ["name", "size", "page", "of"],
                     ),
                 },
             },

@@ -284,6 +284,7 @@ def predict(
     from gradstep.cli import output, plots
     from gradstep.cli.compute import lines_of, predict_grid, spread_grid
     from gradstep.curves import Curve
+    from gradstep.theory.caveats import caveat_lines
 
     plots.check_plot_path(plot, grid)
     predictions = predict_grid(grid)
@@ -304,7 +305,7 @@ def predict(
     table = curve.table() if grid.axes else _before_and_after(predictions[0])
     output.print_table(_with_spreads(table, spreads) if spreads else table)
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
-    output.print_wrapped("", *curve.notes(), f"method: {methods}", _ON_REQUEST)
+    output.print_wrapped("", *curve.notes(), *caveat_lines(spreads), f"method: {methods}", _ON_REQUEST)
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,8 +27,19 @@ from gradstep.theory.step.statistics import StepStatistics, readout_values, step
 
 if TYPE_CHECKING:
     from gradstep.theory.prediction import Prediction
+    from gradstep.theory.spread import Spread
 
-__all__ = ["Caveat", "caveat_lines", "caveats_of", "fit_indicators", "indicators", "largest_caveats", "step_indicators"]
+__all__ = [
+    "Caveat",
+    "caveat_lines",
+    "caveats_of",
+    "fit_indicators",
+    "indicators",
+    "largest_caveats",
+    "spectrum_caveats",
+    "spread_caveats",
+    "step_indicators",
+]
 
 
 @dataclass(frozen=True)
@@ -40,17 +51,21 @@ class Caveat:
     name : str
         The effect, in a few words.
     size : float
-        Estimated relative deviation of the network's test error, in (0, 1].
+        Estimated relative deviation of what `of` names, in (0, 1].
     page : str
         Section of the docs about this effect.
+    of : str
+        What may be off: the network's test error ("network"), its standard deviation over draws ("spread"), or the
+        largest singular value above the bulk ("outlier").
     """
 
     name: str
     size: float
     page: str
+    of: str = "network"
 
     def __str__(self) -> str:
-        return f"{self.name}: the network may be off by about {100 * self.size:.0f} % ({self.page})"
+        return f"{self.name}: the {self.of} may be off by about {100 * self.size:.0f} % ({self.page})"
 
 
 class _Rule(NamedTuple):
@@ -80,6 +95,9 @@ _RULES: Mapping[str, _Rule] = {
 #: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
 #: if it has at least the second number times the size of the largest.
 _LEAST, _BESIDE = 0.041, 0.5
+#: By how much a spread, and an outlier of the features, is off in units of what the test error is
+#: (`benchmarks/spreads_and_spectra`).
+_SPREAD, _OUTLIER = 2.0, 1.0
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
 #: The largest size: an estimate beyond it only says that the theory does not hold.
@@ -131,20 +149,46 @@ def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     return tuple(largest.values())
 
 
-def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
-    """Return a line for each caveat of some predictions: of several the largest size, and how many have it.
+def spread_caveats(prediction: Prediction) -> tuple[Caveat, ...]:
+    """Return the caveats of the spread around a prediction: the same effects, whose sizes grow in proportion.
 
     Parameters
     ----------
-    predictions : sequence of Prediction
+    prediction : Prediction
     """
-    if len(predictions) == 1:
-        return [f"caveat: {caveat}" for caveat in predictions[0].caveats]
-    every = [caveat for prediction in predictions for caveat in prediction.caveats]
+    return _scaled(prediction.caveats, _SPREAD, "spread")
+
+
+def spectrum_caveats(problem: Problem) -> tuple[Caveat, ...]:
+    """Return the caveats of the outliers of the features: those of the step, for a fit that uses all it can.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    """
+    d, width, n_step, *_ = sizes_of(problem)
+    step = step_statistics(problem, d, width, n_step)
+    return _scaled(caveats_of(step_indicators(problem, step)), _OUTLIER, "outlier")
+
+
+def _scaled(caveats: Iterable[Caveat], factor: float, of: str) -> tuple[Caveat, ...]:
+    return tuple(replace(caveat, size=min(factor * caveat.size, _MOST), of=of) for caveat in caveats)
+
+
+def caveat_lines(answers: Sequence[Prediction | Spread]) -> list[str]:
+    """Return a line for each caveat of some answers: of several the largest size, and how many have it.
+
+    Parameters
+    ----------
+    answers : sequence of Prediction or of Spread
+    """
+    if len(answers) == 1:
+        return [f"caveat: {caveat}" for caveat in answers[0].caveats]
+    every = [caveat for answer in answers for caveat in answer.caveats]
     count = Counter(caveat.name for caveat in every)
     return [
-        f"caveat at {count[caveat.name]} of {len(predictions)}, the largest: {caveat}"
-        for caveat in largest_caveats(every)
+        f"caveat at {count[caveat.name]} of {len(answers)}, the largest: {caveat}" for caveat in largest_caveats(every)
     ]
 
 

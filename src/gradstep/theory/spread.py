@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,13 @@ from gradstep.problem import Problem, check_problem, link_of
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels, listed_problems
+from gradstep.theory.caveats import Caveat, spread_caveats
 from gradstep.theory.equivalent.batches import Fit, solve_fits
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of, without_fit
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
+from gradstep.theory.predict import predict_many
 from gradstep.theory.step.drawn_steps import Deviation, drawn_steps
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.together import result_of, together
@@ -69,16 +71,21 @@ class Spread(Summarised):
         Of ``(f_hat - f*)^2`` over fresh inputs, for one network: a test error that is measured on ``m`` inputs has the
         variance ``test_error^2 + squared_error^2 / m``.
     problem : Problem
+    caveats : tuple of Caveat
+        Effects that are left out and may matter here, the largest first, with the estimated size of what they do to
+        the standard deviation of the test error.
     """
 
     test_error: float
     train_error: float
     squared_error: float
     problem: Problem
+    caveats: tuple[Caveat, ...] = ()
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the standard deviations by name, fit for JSON once nan is replaced."""
-        return {name: getattr(self, name) for name in ("test_error", "train_error", "squared_error")}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the standard deviations by name, and the caveats, fit for JSON once nan is replaced."""
+        values = {name: getattr(self, name) for name in ("test_error", "train_error", "squared_error")}
+        return values | {"caveats": [asdict(caveat) for caveat in self.caveats]}
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
@@ -89,7 +96,8 @@ class Spread(Summarised):
         }
         rows = [[text, number(getattr(self, name), 3)] for name, text in of.items()]
         table = Table(["quantity", "standard deviation"], rows)
-        return Summary("Spread of single networks around their prediction", [str(self.problem)], table)
+        notes = [f"caveat: {caveat}" for caveat in self.caveats]
+        return Summary("Spread of single networks around their prediction", [str(self.problem)], table, notes)
 
 
 @one_thread()
@@ -161,10 +169,12 @@ def predict_spread_many(problems: Iterable[Problem]) -> list[Spread]:
     constants = [output_constants(problem) for problem in problems]
     asked = [(problem, constant) for problem, of in zip(problems, constants, strict=True) for _, constant in of]
     given = iter([found for _, found in sorted(_given_constants(asked), key=itemgetter(0))])
-    return [
+    spreads = [
         _over_constants(problem, [(share, next(given)) for share, _ in of])
         for problem, of in zip(problems, constants, strict=True)
     ]
+    predictions = predict_many(problems)
+    return [replace(spread, caveats=spread_caveats(of)) for spread, of in zip(spreads, predictions, strict=True)]
 
 
 def _over_constants(problem: Problem, given: Sequence[tuple[float, _Given]]) -> Spread:

@@ -1,0 +1,190 @@
+"""Predicted spreads and outliers beside networks, in the settings of `benchmarks.random_settings`.
+
+``python -m benchmarks.spreads_and_spectra FILE`` measures the settings that the file lacks and writes them with what
+theory says of them. It can be stopped and goes on where it ended; with ``--theory`` only what theory says is computed
+again. It also prints by how much spreads, and outliers, deviate for each per cent that the caveats name for the error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.random_settings import COUNT, STEEP, problem
+from threadpoolctl import threadpool_limits
+
+import gradstep as gs
+from gradstep.errors import GradstepError
+from gradstep.sweeps.store import write_whole
+
+#: Every so many settings of `benchmarks.random_settings` are measured, at this dimension.
+EVERY, DIMENSION = 2, 160
+#: Networks for the spread, and those of them whose singular values are taken; fresh inputs for a test error, over `d`.
+NETWORKS, SPECTRA, FRESH = 160, 12, 16
+#: Borders of the estimated sizes of caveats, for the table.
+BORDERS = (0.0, 0.041, 0.1, 0.3, 1e9)
+#: Outliers of a setting that are compared, the largest first, and matrices they are of.
+OUTLIERS, MATRICES = 4, ("features", "weights")
+
+Row = dict[str, Any]
+
+
+def network(number: int, seed: int) -> Row:
+    """Return the errors of one network, and the largest singular values if it is one of the first."""
+    asked = problem(number, DIMENSION, 1.0)
+    with threadpool_limits(1):
+        drawn = gs.Network(asked, seed, dtype="float32")
+        fit = drawn.fit([asked.ridge])
+        errors = drawn.sampled_risk(fit.readouts, FRESH * DIMENSION)[0], fit.train_error
+        found: Row = {"errors": [float(np.ravel(error)[0]) for error in errors]}
+        if seed < SPECTRA:
+            drawn = gs.Network(asked, seed)
+            values = np.sqrt(drawn.feature_spectrum(leading=0).eigenvalues), drawn.weight_spectrum(leading=0).after
+            found |= {of: each[::-1][:OUTLIERS].tolist() for of, each in zip(MATRICES, values, strict=True)}
+    return found
+
+
+def row(number: int, networks: Sequence[Row]) -> Row:
+    """Return what is kept of the networks of a setting: means and deviations, with standard errors."""
+    errors = np.array([each["errors"] for each in networks])
+    centred = errors - errors.mean(axis=0)
+    square = np.mean(centred**2, axis=0)
+    of_square = np.sqrt(np.maximum(np.mean(centred**4, axis=0) - square**2, 0) / len(errors))
+    found = {
+        "number": number,
+        "networks": len(errors),
+        "mean": errors.mean(axis=0),
+        "variance": errors.var(axis=0, ddof=1),
+    }
+    found["variance_error"] = of_square
+    for of in MATRICES:
+        values = np.array([each[of] for each in networks if of in each])
+        found[of] = [values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(len(values))]
+    return _short(found)
+
+
+def _short(values: Any) -> Any:
+    """Return plain lists and numbers, to six digits."""
+    if isinstance(values, dict):
+        return {key: _short(value) for key, value in values.items()}
+    if isinstance(values, list | tuple | np.ndarray):
+        return [_short(value) for value in values]
+    return float(f"{values:.6g}") if isinstance(values, float) else values
+
+
+def theory(number: int) -> Row:
+    """Return what theory says of a setting, or why it refuses."""
+    asked, found = problem(number, DIMENSION, 1.0), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            predicted = gs.predict(asked)
+            found["error"] = [predicted.test_error, predicted.train_error]
+            found["caveats"] = {caveat.name: caveat.size for caveat in predicted.caveats}
+        except GradstepError as error:
+            found["failure"] = str(error)
+        try:
+            spread = gs.predict_spread(asked)
+            found["spread"] = [spread.test_error, spread.train_error, spread.squared_error]
+        except GradstepError as error:
+            found["spread failure"] = str(error)
+        for of in MATRICES:
+            try:
+                found[of] = [value for value, _ in gs.spectrum(asked, of=of).outliers][:OUTLIERS]
+            except GradstepError as error:
+                found[f"{of} failure"] = str(error)
+    return _short(found)
+
+
+def deviations(rows: Sequence[Row]) -> list[Row]:
+    """Return how far standard deviations and first outliers are off, by chance too, beside what the caveats name."""
+    found = []
+    for each in rows:
+        told = each["theory"]
+        line: Row = {"number": each["number"], "estimate": math.hypot(*told.get("caveats", {}).values())}
+        if "spread" in told:
+            test, train, at_one_input = told["spread"]
+            # A test error that is measured on few inputs varies more.
+            variance = np.array(each["variance"]) - [at_one_input**2 / (FRESH * DIMENSION), 0]
+            by_chance = np.maximum(np.array(each["variance_error"]) / variance / 2, 1 / math.sqrt(2 * each["networks"]))
+            for place, name in enumerate(("test", "train")):
+                if variance[place] > 0 and not math.isnan((test, train)[place]):
+                    line[name] = (test, train)[place] / math.sqrt(variance[place]) - 1, by_chance[place]
+        for of in MATRICES:
+            if told.get(of):
+                (mean, *_), (error, *_) = each[of]
+                line[of] = told[of][0] / mean - 1, error / mean
+        found.append(line)
+    return found
+
+
+def summary(rows: Sequence[Row]) -> list[Row]:
+    """Return how far theory is off, in per cent, by the size that the caveats of the prediction name."""
+    found, lines = [], deviations(rows)
+    for low, high in pairwise(BORDERS):
+        chosen = [line for line in lines if low <= line["estimate"] < high]
+        entry: Row = {"from": low, "settings": len(chosen)}
+        for name in ("test", "train", *MATRICES):
+            pairs = np.array([line[name] for line in chosen if name in line]).reshape(-1, 2)
+            entry[name] = {
+                "count": len(pairs),
+                "median": 100 * float(np.median(pairs[:, 0])) if len(pairs) else None,
+                "off": 100 * float(np.sqrt(np.mean(pairs[:, 0] ** 2))) if len(pairs) else None,
+                "by_chance": 100 * float(np.sqrt(np.mean(pairs[:, 1] ** 2))) if len(pairs) else None,
+            }
+        found.append(entry)
+    return _short(found)
+
+
+def factors(rows: Sequence[Row]) -> dict[str, float]:
+    """Return how many per cent quantities are off for each per cent that caveats name, in the root mean square."""
+    found, lines = {}, [line for line in deviations(rows) if line["estimate"] > 0]
+    for name in ("test", "train", *MATRICES):
+        off, by_chance, size = np.array([(*line[name], min(line["estimate"], 1)) for line in lines if name in line]).T
+        found[name] = float(np.sqrt(max(np.median((off**2 - by_chance**2) / size**2), 0)))
+    return found
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--theory", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    kept: list[Row] = json.loads(options.file.read_text())["rows"] if options.file.exists() else []
+
+    def write() -> None:
+        told = sorted((each for each in kept if "theory" in each), key=lambda each: each["number"])
+        settings = {"settings": len(told), "d": DIMENSION, "networks": NETWORKS, "spectra": SPECTRA}
+        table = {"settings": settings, "summary": summary(told), "factors": factors(told), "rows": told}
+        write_whole(
+            options.file, json.dumps(_short(table), separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n"
+        )
+
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        if options.theory:
+            told = list(pool.map(theory, [each["number"] for each in kept]))
+            kept = [{**each, "theory": found} for each, found in zip(kept, told, strict=True)]
+        done = {each["number"] for each in kept}
+        for number in (n for n in range(0, COUNT + STEEP, EVERY) if n not in done and not options.theory):
+            measured = row(number, list(pool.map(partial(network, number), range(NETWORKS))))
+            kept.append({**measured, "theory": pool.submit(theory, number).result()})
+            write()
+    write()
+    print(json.dumps(factors(kept)))
+
+
+if __name__ == "__main__":
+    main()

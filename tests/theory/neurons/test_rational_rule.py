@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradstep.errors import NotConverged
-from gradstep.theory.neurons.rational_rule import Others, rational_rule, sparse_rule
+from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, rational_rule, sparse_rule
 from gradstep.theory.together import result_of
 
 POLES = np.array([-1.0 + 0.5j, -4.0 + 2.0j, 1.0 + 2.0j, 0.5 + 1.0j])
@@ -50,7 +50,7 @@ def test_components_of_other_vectors_are_those_in_the_span():
     known = Others(vectors.T @ others, between(vectors, others))
     mean = np.einsum("j,ja,jb->ab", values, vectors, vectors)
     transform, slope = between(vectors, vectors), between(vectors, vectors, 2)
-    nodes, overlap = result_of(sparse_rule(POLES, transform, slope, mean, np.ones(4), 1e-30, known))
+    nodes, overlap = result_of(sparse_rule(LawAtPoints(POLES, transform, slope, mean, np.ones(4), 1e-30), known))
     for column in (2, 3):
         assert overlap[:, column] @ overlap[:, column] == pytest.approx(inside @ inside, rel=1e-8)
         found = np.einsum("pj,ja,j->pa", 1 / (nodes - POLES[:, None]), overlap[:, :2], overlap[:, column])
@@ -76,7 +76,7 @@ def test_few_nodes_know_the_law_of_marchenko_and_pastur(ratio):
     transform, above, below = (marchenko_pastur(points + shift, ratio) for shift in (0, step, -step))
     slope = (above - below) / (2 * step)
     nodes, overlap = result_of(
-        sparse_rule(points, scalar(transform), scalar(slope), np.ones((1, 1)), np.ones(11), 1e-5)
+        sparse_rule(LawAtPoints(points, scalar(transform), scalar(slope), np.ones((1, 1)), np.ones(11), 1e-5))
     )
     # At points that it was not told, down to the edge of the law.
     told = np.array([-0.05, -0.7, -3.0, -40.0]) + 0j
@@ -105,7 +105,8 @@ def test_nodes_are_as_many_as_the_law_is_broad(spread, enough):
 
     def rule(tolerance):
         transform, slope = (integral(lambda x, k=k: 1 / (x - points[:, None]) ** k) for k in (1, 2))
-        return result_of(sparse_rule(points, transform, slope, integral(lambda x: x), np.ones(len(points)), tolerance))
+        mean, importance = integral(lambda x: x), np.ones(len(points))
+        return result_of(sparse_rule(LawAtPoints(points, transform, slope, mean, importance, tolerance)))
 
     def error(rule):
         nodes, overlap = rule
@@ -125,5 +126,6 @@ def test_what_rounding_leaves_unknown_is_an_error():
     points = np.array([-1.0 + 0.5j, -1.0 + 0.1j])
     # Not the transform of any law.
     transform = scalar(np.array([0.3 + 0.4j, 5.0 + 0.001j]))
+    slope = scalar(np.array([1.0, 2.0j]))
     with pytest.raises(NotConverged, match="rule"):
-        result_of(sparse_rule(points, transform, scalar(np.array([1.0, 2.0j])), np.ones((1, 1)), np.ones(2), 1e-5))
+        result_of(sparse_rule(LawAtPoints(points, transform, slope, np.ones((1, 1)), np.ones(2), 1e-5)))

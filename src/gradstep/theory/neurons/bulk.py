@@ -36,7 +36,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.rational_rule import Others, sparse_rule
+from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
@@ -544,11 +544,11 @@ def _in_samples(
     frame, tolerance = _frame(step), _TOLERANCE * 100.0 ** (1 - refine)
     m, slope, between, d_between, *others = yield from samples.ask(points, frame, powers=groups.knows_norms)
     mean = samples.law.mean(samples.weight) * np.ones((1, 1))
-    nodes, root = yield from sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
-    special, overlap = yield from vectors_rule(
-        points, between, d_between, samples.mean(frame), importance, tolerance,
-        joint=_joint(step, groups), others=Others(*others) if others else None,
-    )  # fmt: skip
+    of_all = LawAtPoints(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
+    nodes, root = yield from sparse_rule(of_all)
+    of_vectors = of_all._replace(transform=between, slope=d_between, mean=samples.mean(frame))
+    beside = Others(*others) if others else None
+    special, overlap = yield from vectors_rule(of_vectors, joint=_joint(step, groups), others=beside)
     overlap, components = np.split(overlap, [frame.shape[1]], axis=1)
     if groups.knows_norms:
         # In the basis of B; in that of S, of odd activations, nothing is along B g and B h.

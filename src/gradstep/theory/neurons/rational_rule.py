@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.theory.together import Computation, asked
 
-__all__ = ["Others", "function_products", "rational_rule", "sparse_rule", "sparse_rules"]
+__all__ = ["LawAtPoints", "Others", "function_products", "rational_rule", "sparse_rule", "sparse_rules"]
 
 #: Nodes of a rule, as a rule.
 _NODES = 16
@@ -32,6 +32,31 @@ _LOST = 1e-2
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
+
+
+class LawAtPoints(NamedTuple):
+    """A law, of some vectors, as a rule is made for it.
+
+    Attributes
+    ----------
+    points : ndarray, shape (points,)
+        In the upper half-plane, those of importance all different.
+    transform, slope : ndarray, shape (points, vectors, vectors)
+        The resolvent ``(A - z)^-1`` between the vectors, and its derivative in ``z``.
+    mean : ndarray, shape (vectors, vectors)
+        ``A`` between the vectors.
+    importance : ndarray, shape (points,)
+        Factors of the errors.
+    tolerance : float
+        Largest error of the resolvent, over its imaginary part, times the importance.
+    """
+
+    points: Complex
+    transform: Complex
+    slope: Complex
+    mean: Array
+    importance: Array
+    tolerance: float
 
 
 class Others(NamedTuple):
@@ -189,15 +214,8 @@ def sparse_rules(
 
     Parameters
     ----------
-    points : ndarray, shape (laws, points)
-        In the upper half-plane, those of a law that are of importance all different. Poles are added where the rule is
-        worst.
-    transform, slope, mean
-        As in `rational_rule`, at the points, with a leading axis for the laws.
-    importance : ndarray, shape (laws, points)
-        Factors of the errors.
-    tolerance : ndarray, shape (laws,)
-        Largest error of the resolvent, over its imaginary part, times the importance.
+    points, transform, slope, mean, importance, tolerance
+        As in `LawAtPoints`, with a leading axis for the laws. Poles are added where a rule is worst.
     plain, resolved : ndarray, shapes (laws, vectors, others) and (laws, points, vectors, others)
         As in `Others`, of which a rule has what lies in its span.
 
@@ -272,17 +290,9 @@ def _best_rules(laws: _Laws, faint: float) -> list[tuple[float, Array, Array]]:
     return found
 
 
-def sparse_rule(
-    points: Complex,
-    transform: Complex,
-    slope: Complex,
-    mean: Array,
-    importance: Array,
-    tolerance: float,
-    others: Others | None = None,
-) -> Computation[tuple[Array, Array]]:
-    """Return the rule of one law, computed with those of others: the arguments of `sparse_rules` without their axis."""
+def sparse_rule(law: LawAtPoints, others: Others | None = None) -> Computation[tuple[Array, Array]]:
+    """Return the rule of one law, as `sparse_rules` does, computed together with the rules of other laws."""
     if others is None:
-        others = Others(np.empty((len(mean), 0)), np.empty((*transform.shape[:2], 0), dtype=complex))
-    arrays = points, transform, slope, mean, importance, np.array(tolerance), *others
-    return (yield from asked(sparse_rules, *arrays, work=_NODES * len(points)))
+        others = Others(np.empty((len(law.mean), 0)), np.empty((*law.transform.shape[:2], 0), dtype=complex))
+    *arrays, tolerance = law
+    return (yield from asked(sparse_rules, *arrays, np.array(tolerance), *others, work=_NODES * len(law.points)))

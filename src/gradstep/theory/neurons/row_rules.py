@@ -27,7 +27,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals, readout_variances
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.rational_rule import Others, sparse_rule
+from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.neurons.two_readouts import (
     Resolvents,
@@ -272,16 +272,11 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     NotConverged
         If a rule is not found, or rounding leaves nothing of it.
     """
-    points = law.points
-    nodes, root = yield from sparse_rule(
-        points.z, points.transform[:, None, None], points.slope[:, None, None], law.mean * np.ones((1, 1)),
-        law.importance, law.tolerance,
-    )  # fmt: skip
-    resolved = points.z, points.between, points.d_between, law.average, law.importance, law.tolerance
+    nodes, root = yield from sparse_rule(law.of_all)
     share = np.square(root[:, 0])
     if law.two is not None:
         return (yield from _of_two(law, law.two, nodes, share))
-    special, overlap = yield from vectors_rule(*resolved, joint=law.joint, others=law.others)
+    special, overlap = yield from vectors_rule(law.of_vectors, joint=law.joint, others=law.others)
     overlap, components = np.split(overlap, [len(law.columns)], axis=1)
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
@@ -297,16 +292,13 @@ def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computat
 
     Docs, "Correlated inputs", equation (C7h).
     """
-    points, readouts, rest = law.points, two.readouts, (two.readouts, two.resolvents, two.refine)
+    readouts, rest = two.readouts, (two.readouts, two.resolvents, two.refine)
 
     def place(eigenvalues: Array, weight: Array) -> Array:
         return readouts.place(eigenvalues, law.over_all(eigenvalues, weight))
 
     nodes, share, of_all = spread_directions(nodes, share, place(nodes, share), *rest)
-    vectors = yield from directions_of_vectors(
-        points.z, points.between, points.d_between, law.average, law.importance, law.tolerance,
-        law.others, place, *rest,
-    )  # fmt: skip
+    vectors = yield from directions_of_vectors(law.of_vectors, law.others, place, *rest)
     special, overlap = vectors.eigenvalue, vectors.overlap
     return RowRules(
         nodes, share, special, overlap,
@@ -432,6 +424,19 @@ class ResolvedLaw(NamedTuple):
     bounds: DiagonalBounds | None
     two: _Two | None
     columns: list[int]
+
+    @property
+    def of_all(self) -> LawAtPoints:
+        """The mean over all directions, as `sparse_rule` takes it."""
+        transform, slope = self.points.transform[:, None, None], self.points.slope[:, None, None]
+        mean = self.mean * np.ones((1, 1))
+        return LawAtPoints(self.points.z, transform, slope, mean, self.importance, self.tolerance)
+
+    @property
+    def of_vectors(self) -> LawAtPoints:
+        """The law between the vectors, as `vectors_rule` takes it."""
+        points = self.points
+        return LawAtPoints(points.z, points.between, points.d_between, self.average, self.importance, self.tolerance)
 
     def of_some(self, some: list[int]) -> ResolvedLaw:
         """Return the same law with some of the vectors: those left out are the first of the `others`."""
@@ -589,23 +594,12 @@ def levels(lowest: float, count: int) -> Array:
     return level
 
 
-def vectors_rule(
-    points: Complex,
-    resolvent: Complex,
-    slope: Complex,
-    mean: Array,
-    importance: Array,
-    tolerance: float,
-    *,
-    joint: bool,
-    others: Others | None = None,
-) -> Computation[tuple[Array, Array]]:
+def vectors_rule(law: LawAtPoints, *, joint: bool, others: Others | None = None) -> Computation[tuple[Array, Array]]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
     Parameters
     ----------
-    points, resolvent, slope, mean, importance, tolerance
-        As in `gradstep.theory.neurons.rational_rule.sparse_rule`.
+    law : LawAtPoints
     joint : bool
         As in `resolved_law`.
     others : Others, optional
@@ -617,12 +611,13 @@ def vectors_rule(
     """
     if joint:
         finer = 1.0 if others is None else _FINER
-        return (yield from sparse_rule(points, resolvent, slope, mean, importance, finer * tolerance, others))
-    (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
-    (d_spike, d_cross), d_rest = slope[:, 0].T, slope[:, 1, 1]
+        return (yield from sparse_rule(law._replace(tolerance=finer * law.tolerance), others))
+    (spike, cross), rest = law.transform[:, 0].T, law.transform[:, 1, 1]
+    (d_spike, d_cross), d_rest = law.slope[:, 0].T, law.slope[:, 1, 1]
     alone = (rest - cross**2 / spike)[:, None, None]
     d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
-    nodes, overlap = yield from sparse_rule(points, alone, d_alone, mean[1:, 1:], importance, tolerance)
+    of_rest = law._replace(transform=alone, slope=d_alone, mean=law.mean[1:, 1:])
+    nodes, overlap = yield from sparse_rule(of_rest)
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 

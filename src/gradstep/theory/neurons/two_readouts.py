@@ -26,7 +26,7 @@ from scipy.special import expit, logit
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.diagonals import nearest_diagonals, readout_variances
-from gradstep.theory.neurons.rational_rule import Others, sparse_rule
+from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.together import Computation
@@ -234,12 +234,7 @@ def spread_directions(
 
 
 def directions_of_vectors(
-    points: Complex,
-    resolvent: Complex,
-    slope: Complex,
-    mean: Array,
-    importance: Array,
-    tolerance: float,
+    law: LawAtPoints,
     others: Others | None,
     place: Callable[[Array, Array], Array],
     readouts: TwoReadouts,
@@ -252,7 +247,7 @@ def directions_of_vectors(
 
     Parameters
     ----------
-    points, resolvent, slope, mean, importance, tolerance, others
+    law, others
         As in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the covariances.
     place : callable
         Places of the diagonals over all directions, at eigenvalues with weights.
@@ -264,11 +259,18 @@ def directions_of_vectors(
     NotConverged
         If a rule is not found.
     """
-    count = len(mean)
-    alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (resolvent, slope))
-    own = alike[:, None, None], change[:, None, None], np.trace(mean) / count * np.ones((1, 1))
-    nodes, root = yield from sparse_rule(points, *own, importance, min(_COARSER * tolerance, _COARSEST))
-    eigenvalue, overlap, beside = _axes(points, alike, change, resolvent, others, nodes, root[:, 0])
+    count = len(law.mean)
+    alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (law.transform, law.slope))
+    average = LawAtPoints(
+        law.points,
+        alike[:, None, None],
+        change[:, None, None],
+        np.trace(law.mean) / count * np.ones((1, 1)),
+        law.importance,
+        min(_COARSER * law.tolerance, _COARSEST),
+    )
+    nodes, root = yield from sparse_rule(average)
+    eigenvalue, overlap, beside = _axes(law.points, alike, change, law.transform, others, nodes, root[:, 0])
     square = np.square(overlap).sum(axis=1)
     choices, cost = _choices(place(eigenvalue, square), refine)
     each, chosen = choices.shape[1], choices.ravel()

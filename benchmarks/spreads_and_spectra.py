@@ -26,13 +26,16 @@ from threadpoolctl import threadpool_limits
 import gradstep as gs
 from gradstep.errors import GradstepError
 from gradstep.sweeps.store import write_whole
+from gradstep.theory.caveats import _PER_ERROR
 
 #: Every so many settings of `benchmarks.random_settings` are measured, at this dimension.
-EVERY, DIMENSION = 2, 160
+EVERY, DIMENSION = 4, 160
 #: Networks for the spread, and those of them whose singular values are taken; fresh inputs for a test error, over `d`.
 NETWORKS, SPECTRA, FRESH = 160, 12, 16
 #: Borders of the estimated sizes of caveats, for the table.
 BORDERS = (0.0, 0.041, 0.1, 0.3, 1e9)
+#: Estimates beyond are no sizes.
+_BEYOND = 0.5
 #: Outliers of a setting that are compared, the largest first, and matrices they are of.
 OUTLIERS, MATRICES = 4, ("features", "weights")
 
@@ -74,12 +77,14 @@ def row(number: int, networks: Sequence[Row]) -> Row:
 
 
 def _short(values: Any) -> Any:
-    """Return plain lists and numbers, to six digits."""
+    """Return plain lists and numbers, to six digits, and nothing for what is no number."""
     if isinstance(values, dict):
         return {key: _short(value) for key, value in values.items()}
     if isinstance(values, list | tuple | np.ndarray):
         return [_short(value) for value in values]
-    return float(f"{values:.6g}") if isinstance(values, float) else values
+    if isinstance(values, float):
+        return None if math.isnan(values) else float(f"{values:.6g}")
+    return values
 
 
 def theory(number: int) -> Row:
@@ -116,10 +121,11 @@ def deviations(rows: Sequence[Row]) -> list[Row]:
             test, train, at_one_input = told["spread"]
             # A test error that is measured on few inputs varies more.
             variance = np.array(each["variance"]) - [at_one_input**2 / (FRESH * DIMENSION), 0]
-            by_chance = np.maximum(np.array(each["variance_error"]) / variance / 2, 1 / math.sqrt(2 * each["networks"]))
-            for place, name in enumerate(("test", "train")):
-                if variance[place] > 0 and not math.isnan((test, train)[place]):
-                    line[name] = (test, train)[place] / math.sqrt(variance[place]) - 1, by_chance[place]
+            least = 1 / math.sqrt(2 * each["networks"])
+            for place, (name, predicted) in enumerate((("test", test), ("train", train))):
+                if variance[place] > 0 and predicted is not None:
+                    by_chance = max(each["variance_error"][place] / variance[place] / 2, least)
+                    line[name] = predicted / math.sqrt(variance[place]) - 1, by_chance
         for of in MATRICES:
             if told.get(of):
                 (mean, *_), (error, *_) = each[of]
@@ -133,7 +139,7 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     found, lines = [], deviations(rows)
     for low, high in pairwise(BORDERS):
         chosen = [line for line in lines if low <= line["estimate"] < high]
-        entry: Row = {"from": low, "settings": len(chosen)}
+        entry: Row = {"from_percent": 100 * low, "settings": len(chosen)}
         for name in ("test", "train", *MATRICES):
             pairs = np.array([line[name] for line in chosen if name in line]).reshape(-1, 2)
             entry[name] = {
@@ -147,11 +153,14 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 
 def factors(rows: Sequence[Row]) -> dict[str, float]:
-    """Return how many per cent quantities are off for each per cent that caveats name, in the root mean square."""
-    found, lines = {}, [line for line in deviations(rows) if line["estimate"] > 0]
+    """Return how many per cent quantities are off for each per cent that caveats name, in the root mean square.
+
+    Beyond `_BEYOND` an estimate says only that the theory may not hold.
+    """
+    found, lines = {}, [line for line in deviations(rows) if 0 < line["estimate"] < _BEYOND]
     for name in ("test", "train", *MATRICES):
-        off, by_chance, size = np.array([(*line[name], min(line["estimate"], 1)) for line in lines if name in line]).T
-        found[name] = float(np.sqrt(max(np.median((off**2 - by_chance**2) / size**2), 0)))
+        off, by_chance, size = np.array([(*line[name], line["estimate"]) for line in lines if name in line]).T
+        found[name] = float(np.sqrt(max(np.sum(off**2 - by_chance**2) / np.sum(size**2), 0)))
     return found
 
 
@@ -168,6 +177,7 @@ def main() -> None:
     def write() -> None:
         told = sorted((each for each in kept if "theory" in each), key=lambda each: each["number"])
         settings = {"settings": len(told), "d": DIMENSION, "networks": NETWORKS, "spectra": SPECTRA}
+        settings["per_error"] = _PER_ERROR
         table = {"settings": settings, "summary": summary(told), "factors": factors(told), "rows": told}
         write_whole(
             options.file, json.dumps(_short(table), separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n"

@@ -188,7 +188,7 @@ def test_spreads_and_spectra_have_the_caveats_of_what_they_are_around():
     assert sizes
     assert [caveat.name for caveat in spread.caveats] == [caveat.name for caveat in prediction.caveats]
     # A relative deviation of a mean is a larger one of the deviation around it.
-    assert all(own.size == min(1, caveats._SPREAD * size) for own, size in zip(spread.caveats, sizes, strict=True))
+    assert all(own.size == min(1, caveats._PER_ERROR * size) for own, size in zip(spread.caveats, sizes, strict=True))
     for found, what in (spread, "spread"), (spectrum, "outlier"):
         assert f"features that grow fast: the {what} may be off by about" in " ".join(str(found).split())
         assert found.to_dict()["caveats"][0]["of"] == what

@@ -95,9 +95,9 @@ _RULES: Mapping[str, _Rule] = {
 #: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
 #: if it has at least the second number times the size of the largest.
 _LEAST, _BESIDE = 0.041, 0.5
-#: By how much a spread, and an outlier of the features, is off in units of what the test error is
-#: (`benchmarks/spreads_and_spectra`).
-_SPREAD, _OUTLIER = 2.0, 1.0
+#: By how much a spread, or an outlier of the features, is off for each per cent by which the test error is, in the root
+#: mean square (`benchmarks/spreads_and_spectra`).
+_PER_ERROR = 1.8
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
 #: The largest size: an estimate beyond it only says that the theory does not hold.
@@ -156,7 +156,7 @@ def spread_caveats(prediction: Prediction) -> tuple[Caveat, ...]:
     ----------
     prediction : Prediction
     """
-    return _scaled(prediction.caveats, _SPREAD, "spread")
+    return _larger(prediction.caveats, "spread")
 
 
 def spectrum_caveats(problem: Problem) -> tuple[Caveat, ...]:
@@ -169,11 +169,12 @@ def spectrum_caveats(problem: Problem) -> tuple[Caveat, ...]:
     """
     d, width, n_step, *_ = sizes_of(problem)
     step = step_statistics(problem, d, width, n_step)
-    return _scaled(caveats_of(step_indicators(problem, step)), _OUTLIER, "outlier")
+    return _larger(caveats_of(step_indicators(problem, step)), "outlier")
 
 
-def _scaled(caveats: Iterable[Caveat], factor: float, of: str) -> tuple[Caveat, ...]:
-    return tuple(replace(caveat, size=min(factor * caveat.size, _MOST), of=of) for caveat in caveats)
+def _larger(caveats: Iterable[Caveat], of: str) -> tuple[Caveat, ...]:
+    """Return caveats of a test error as ones of what follows from the same tables."""
+    return tuple(replace(caveat, size=min(_PER_ERROR * caveat.size, _MOST), of=of) for caveat in caveats)
 
 
 def caveat_lines(answers: Sequence[Prediction | Spread]) -> list[str]:

@@ -620,7 +620,7 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
 
 def test_each_size_has_one_row(watched):
     """At d = 4 the sixty places of the axis are two dozen numbers of samples: the table and the file have each once."""
-    page = watched.open("#A.d=4&axis=n&from=0.5&to=6")
+    page = watched.open(f"{FAST}&A.d=4&axis=n&from=0.5&to=6")
     page.click("#errors-data summary")
     rows = page.locator("#errors-data tbody tr").all_inner_texts()
     places = watched.traces()["test"]["x"]
@@ -656,7 +656,7 @@ def test_how_much_is_drawn_outlives_a_reload(watched):
     page.fill("#seeds", "1")  # what is not allowed is not kept
     page.locator("#seeds").dispatch_event("change")
     assert "networks=5" in page.url
-    page.evaluate("location.hash = '#networks=1&places=4'")
+    page.evaluate(f"location.hash = '{FAST}&networks=1&places=4'")
     watched.until("document.querySelector('#toast.shown')?.textContent.endsWith('Not read in the address: networks=1')")
     watched.settled()
     assert [page.input_value(f"#{name}") for name in fields] == ["8", "4", "200"]
@@ -868,7 +868,7 @@ def test_where_theory_ends_the_network_is_drawn(watched):
     watched.settled()
     assert page.locator("#beyond:visible").count() == 0
     assert "A network" not in watched.traces()
-    page.evaluate("location.hash = ''")
+    page.evaluate(f"location.hash = '{FAST}'")
     watched.until(
         "document.querySelector('#steps').value === '1' && document.querySelector('#d-value').value === '256'"
     )

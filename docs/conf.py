@@ -16,6 +16,7 @@ version = release = version_of("gradstep")
 
 extensions = [
     "complete",
+    "docstring_template",
     "equations",
     "mathml",
     "results",

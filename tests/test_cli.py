@@ -961,7 +961,7 @@ def test_what_is_too_much_is_named() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-@pytest.mark.parametrize("command", ["predict", "sweep"])
+@pytest.mark.parametrize("command", ["predict", pytest.param("sweep", marks=pytest.mark.statistical)])
 def test_settings_that_nobody_writes_are_not_waited_for(command: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
@@ -974,7 +974,7 @@ def test_settings_that_nobody_writes_are_not_waited_for(command: str, tmp_path: 
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs names of descriptors")
-@pytest.mark.parametrize("way", ["/dev/stdin", "/dev/fd/{}"])
+@pytest.mark.parametrize("way", [pytest.param("/dev/stdin", marks=pytest.mark.statistical), "/dev/fd/{}"])
 def test_settings_come_through_an_open_pipe(way: str) -> None:
     settings = (
         b'activation = "tanh"\nteacher = "sin"\nd = 50\nwidth = 60\nn_step = 70\nn = 80\neta = 1.0\nridge = 1.0\n'

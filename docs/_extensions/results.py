@@ -47,6 +47,7 @@ import json
 import string
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -76,8 +77,9 @@ class _Formatter(string.Formatter):
 _formatter = _Formatter()
 
 
+@cache
 def read(name: str) -> Any:
-    """Return what a results file holds."""
+    """Return what a results file holds; a page has many numbers of one."""
     text = (ROOT / name).read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()] if name.endswith(".jsonl") else json.loads(text)
 

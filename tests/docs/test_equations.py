@@ -85,9 +85,10 @@ def test_modules_classes_methods_and_functions_are_read(tmp_path: Path) -> None:
     assert file_of("P  q") == "p_q"
 
 
-def test_the_api_links_to_equations_and_equations_to_the_api() -> None:
+def test_the_api_links_to_equations_and_equations_to_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sphinx")
     equations = pytest.importorskip("equations")
+    monkeypatch.setattr(equations, "citations", cited_by_code)  # the source is read once
     lines = ['Docs, "Uniform', 'equivalent", equations (E9)', "and (E10). See (25)."]
     equations.link_to_equations(None, "function", "solve", None, None, lines)
     page, numbers = "Docs, :doc:`Uniform equivalent </theory/uniform_equivalent>`", "equations :eq:`E9`\nand :eq:`E10`"

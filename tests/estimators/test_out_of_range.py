@@ -42,7 +42,9 @@ def test_steps_that_overflow_are_not_chosen():
         chosen(np.inf, np.inf, np.inf)
 
 
-@pytest.mark.parametrize("estimator", [gs.OneStepRegressor, gs.OneStepFeatures])
+@pytest.mark.parametrize(
+    "estimator", [gs.OneStepRegressor, pytest.param(gs.OneStepFeatures, marks=pytest.mark.statistical)]
+)
 def test_an_error_says_what_to_change(heavy_tails, estimator):
     with pytest.raises(InvalidInput, match=r"activation: got .*features overflow"):
         estimator(64, random_state=0, activation="exp(10*x)", offset=40.0).fit(*heavy_tails)

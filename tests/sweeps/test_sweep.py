@@ -301,7 +301,9 @@ def test_collect_says_how_much_it_found_and_what_was_damaged(tmp_path):
 
 def test_axes_may_be_text_as_for_curves():
     """Ranges, multiples of the dimension, powers of the width and names are read as `gradstep.curve` reads them."""
-    problem = gs.Problem(d=20, width=30, n_step=60, n=40, ridge=1.0, eta=1.0, activation="relu", teacher="x")
+    problem = gs.Problem(
+        d=20, width=30, n_step=60, n=40, ridge=1.0, eta=1.0, activation="relu", teacher="x", readout="constant"
+    )
     over = {"eta": "0.5:4:3, N^0.5", "n": "0.5d:2d:4"}
     design = design_of(problem, over, seeds=0)
     curve = gs.curve(problem, over)

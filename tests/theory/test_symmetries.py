@@ -412,7 +412,8 @@ def test_without_a_step_only_the_features_matter(activation: str) -> None:
 
 @pytest.mark.parametrize(
     "activation",
-    [pytest.param(each, marks=pytest.mark.statistical if place % 2 else ()) for place, each in enumerate(ACTIVATIONS)],
+    # An odd one and one that is neither odd nor even; the latter has all parts of the others.
+    [pytest.param(each, marks=pytest.mark.statistical if place % 4 else ()) for place, each in enumerate(ACTIVATIONS)],
 )
 def test_at_small_dimensions_too(activation: str) -> None:
     """What only a step has is not felt without one, to the last digits, and a step of nothing is none."""

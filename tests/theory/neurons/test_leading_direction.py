@@ -215,10 +215,9 @@ def test_networks_that_are_the_same_have_the_same_errors(readout, initial_weight
             problem,
             problem.replace(activation="-tanh(x)-.3*x**2", readout=opposite),
             problem.replace(activation="-tanh(x)+.3*x**2", teacher=".652*(-x-1)"),
-        ],
-        refine=2 if isinstance(readout, dict) else 1,
+        ]
     )
     for name in ("test_error", "train_error"):
         assert getattr(other, name) == pytest.approx(getattr(one, name), rel=1e-10)
-        # The rules of the classes have other nodes. With several readouts it takes more of them.
+        # The rules of the classes have other nodes.
         assert getattr(mirrored, name) == pytest.approx(getattr(one, name), rel=2e-5)

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.spreads_and_spectra FILE`` measures the settings that the file lacks and writes them with what
 theory says of them. It can be stopped and goes on where it ended; with ``--theory`` only what theory says is computed
-again. It also prints by how much spreads, and outliers, deviate for each per cent that the caveats name for the error.
+again. It also prints by how much spreads, and outliers, deviate in units of the sizes that their caveats name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -26,17 +26,17 @@ from threadpoolctl import threadpool_limits
 import gradstep as gs
 from gradstep.errors import GradstepError
 from gradstep.sweeps.store import write_whole
-from gradstep.theory.caveats import _PER_ERROR
+from gradstep.theory import Caveat
 
 #: Every so many settings of `benchmarks.random_settings` are measured, at this dimension.
 EVERY, DIMENSION = 4, 160
 #: Networks for the spread, and those of them whose singular values are taken; fresh inputs for a test error, over `d`.
 NETWORKS, SPECTRA, FRESH = 160, 12, 16
-#: Borders of the estimated sizes of caveats, for the table.
-BORDERS = (0.0, 0.041, 0.1, 0.3, 1e9)
-#: Estimates beyond are no sizes.
+#: Borders of the sizes that caveats name, for the table. The first line is for answers that have none.
+BORDERS = (0.0, 1e-9, 0.2, 0.5, 1e9)
+#: A size above it says only that the theory may not hold.
 _BEYOND = 0.5
-#: Outliers of a setting that are compared, the largest first, and matrices they are of.
+#: Singular values of a network that are kept, the largest first (the first is compared), and matrices they are of.
 OUTLIERS, MATRICES = 4, ("features", "weights")
 
 Row = dict[str, Any]
@@ -93,74 +93,74 @@ def theory(number: int) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            predicted = gs.predict(asked)
-            found["error"] = [predicted.test_error, predicted.train_error]
-            found["caveats"] = {caveat.name: caveat.size for caveat in predicted.caveats}
-        except GradstepError as error:
-            found["failure"] = str(error)
-        try:
             spread = gs.predict_spread(asked)
             found["spread"] = [spread.test_error, spread.train_error, spread.squared_error]
+            found["caveats of spread"] = _sizes(spread.caveats)
         except GradstepError as error:
             found["spread failure"] = str(error)
         for of in MATRICES:
             try:
-                found[of] = [value for value, _ in gs.spectrum(asked, of=of).outliers][:OUTLIERS]
+                spectrum = gs.spectrum(asked, of=of)
+                found[of] = [value for value, _ in spectrum.outliers][:OUTLIERS]
+                found[f"caveats of {of}"] = _sizes(spectrum.caveats)
             except GradstepError as error:
                 found[f"{of} failure"] = str(error)
     return _short(found)
 
 
+def _sizes(caveats: Iterable[Caveat]) -> dict[str, float]:
+    return {caveat.name: caveat.size for caveat in caveats}
+
+
 def deviations(rows: Sequence[Row]) -> list[Row]:
-    """Return how far standard deviations and first outliers are off, by chance too, beside what the caveats name."""
+    """Return how far standard deviations and first outliers are off, relatively.
+
+    Each has three numbers: the deviation, what it is by chance, and the size that the caveats name.
+    """
     found = []
     for each in rows:
-        told = each["theory"]
-        line: Row = {"number": each["number"], "estimate": math.hypot(*told.get("caveats", {}).values())}
+        told, line = each["theory"], {"number": each["number"]}
         if "spread" in told:
             test, train, at_one_input = told["spread"]
             # A test error that is measured on few inputs varies more.
             variance = np.array(each["variance"]) - [at_one_input**2 / (FRESH * DIMENSION), 0]
-            least = 1 / math.sqrt(2 * each["networks"])
+            least, size = 1 / math.sqrt(2 * each["networks"]), math.hypot(*told["caveats of spread"].values())
             for place, (name, predicted) in enumerate((("test", test), ("train", train))):
                 if variance[place] > 0 and predicted is not None:
                     by_chance = max(each["variance_error"][place] / variance[place] / 2, least)
-                    line[name] = predicted / math.sqrt(variance[place]) - 1, by_chance
+                    line[name] = predicted / math.sqrt(variance[place]) - 1, by_chance, size
         for of in MATRICES:
             if told.get(of):
                 (mean, *_), (error, *_) = each[of]
-                line[of] = told[of][0] / mean - 1, error / mean
+                line[of] = told[of][0] / mean - 1, error / mean, math.hypot(*told[f"caveats of {of}"].values())
         found.append(line)
     return found
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
-    """Return how far theory is off, in per cent, by the size that the caveats of the prediction name."""
+    """Return how far theory is off, in per cent, by the size that caveats name."""
     found, lines = [], deviations(rows)
     for low, high in pairwise(BORDERS):
-        chosen = [line for line in lines if low <= line["estimate"] < high]
-        entry: Row = {"from_percent": 100 * low, "settings": len(chosen)}
+        size = "none" if high < BORDERS[2] else f"up to {100 * high:.0f} %" if high < BORDERS[-1] else "more"
+        entry: Row = {"size": size}
         for name in ("test", "train", *MATRICES):
-            pairs = np.array([line[name] for line in chosen if name in line]).reshape(-1, 2)
-            entry[name] = {
-                "count": len(pairs),
-                "median": 100 * float(np.median(pairs[:, 0])) if len(pairs) else None,
-                "off": 100 * float(np.sqrt(np.mean(pairs[:, 0] ** 2))) if len(pairs) else None,
-                "by_chance": 100 * float(np.sqrt(np.mean(pairs[:, 1] ** 2))) if len(pairs) else None,
-            }
+            pairs = np.array([line[name] for line in lines if name in line and low <= line[name][2] < high])
+            off, by_chance, _ = 100 * pairs.reshape(-1, 3).T
+            entry[name] = {"count": len(off)}
+            if len(off):
+                squares = [float(np.sqrt(np.mean(each**2))) for each in (off, by_chance)]
+                entry[name] |= {"median": float(np.median(off)), "off": squares[0], "by_chance": squares[1]}
         found.append(entry)
     return _short(found)
 
 
 def factors(rows: Sequence[Row]) -> dict[str, float]:
-    """Return how many per cent quantities are off for each per cent that caveats name, in the root mean square.
-
-    Beyond `_BEYOND` an estimate says only that the theory may not hold.
-    """
-    found, lines = {}, [line for line in deviations(rows) if 0 < line["estimate"] < _BEYOND]
-    for name in ("test", "train", *MATRICES):
-        off, by_chance, size = np.array([(*line[name], line["estimate"]) for line in lines if name in line]).T
-        found[name] = float(np.sqrt(max(np.sum(off**2 - by_chance**2) / np.sum(size**2), 0)))
+    """Return by how much quantities are off over the sizes that caveats name, in the root mean square."""
+    found, lines = {}, deviations(rows)
+    for name in ("test", "train", "features"):
+        known = [line[name] for line in lines if name in line and 0 < line[name][2] < _BEYOND]
+        off, by_chance, size = np.array(known).reshape(-1, 3).T
+        found[name] = float(np.sqrt(max(np.sum(off**2 - by_chance**2) / np.sum(size**2), 0))) if known else math.nan
     return found
 
 
@@ -177,7 +177,6 @@ def main() -> None:
     def write() -> None:
         told = sorted((each for each in kept if "theory" in each), key=lambda each: each["number"])
         settings = {"settings": len(told), "d": DIMENSION, "networks": NETWORKS, "spectra": SPECTRA}
-        settings["per_error"] = _PER_ERROR
         table = {"settings": settings, "summary": summary(told), "factors": factors(told), "rows": told}
         write_whole(
             options.file, json.dumps(_short(table), separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n"

@@ -17,33 +17,29 @@ def measured(number, theory, deviation=0.1, outlier=3.0):
     return {**row(number, networks), "theory": theory}
 
 
+def told(spread=None, outlier=None, size=0.0):
+    """Return what theory says, with caveats of this size together."""
+    caveats = {"a": 0.6 * size, "b": 0.8 * size}
+    found = {"spread failure": "near interpolation"} if spread is None else {"spread": spread}
+    found |= {"features": [] if outlier is None else [outlier], "weights": [2.0]}
+    return found | {"caveats of spread": caveats, "caveats of features": caveats, "caveats of weights": {}}
+
+
 def test_deviations_are_relative_and_free_of_what_few_inputs_add():
     added = 0.05 * math.sqrt(FRESH * DIMENSION)
-    told = {
-        "spread": [math.sqrt(0.1**2 - 0.05**2), 0.12, added],
-        "features": [3.3],
-        "weights": [],
-        "caveats": {"a": 0.03, "b": 0.04},
-    }
-    (found,) = deviations([measured(0, told)])
-    assert found["estimate"] == pytest.approx(0.05)
-    assert found["test"][0] == pytest.approx(0, abs=1e-3)
-    assert found["train"][0] == pytest.approx(0.2, abs=1e-3)
-    # A fair coin has no fourth cumulant, but a variance that is known to one over the root of all draws at best.
-    assert found["train"][1] == pytest.approx(1 / math.sqrt(8000))
-    assert found["features"] == (pytest.approx(0.1), 0.0)
-    assert "weights" not in found
+    (found,) = deviations([measured(0, told([math.sqrt(0.1**2 - 0.05**2), 0.12, added], 3.3, 0.05))])
+    assert found["test"] == pytest.approx((0, found["test"][1], 0.05), abs=1e-3)
+    # A fair coin has no spread of its squares: the least is that of Gaussian errors.
+    assert found["train"] == pytest.approx((0.2, 1 / math.sqrt(8000), 0.05), abs=1e-3)
+    assert found["features"] == pytest.approx((0.1, 0, 0.05))
+    assert found["weights"] == pytest.approx((0, 0, 0))
 
 
 def test_what_is_refused_or_interpolates_does_not_count():
-    rows = [
-        measured(0, {"spread failure": "near interpolation", "caveats": {}, "features": [3.0], "weights": [2.0]}),
-        measured(1, {"spread": [0.1, None, 0.0], "caveats": {"a": 0.2}, "features": [3.6], "weights": [2.0]}),
-    ]
-    known, _, told, _ = summary(rows)
-    assert [known[name]["count"] for name in ("test", "train", "features")] == [0, 0, 1]
-    assert [told[name]["count"] for name in ("test", "train", "features")] == [1, 0, 1]
-    assert told["features"]["off"] == pytest.approx(20)
-    # An outlier that is a fifth too large, where caveats say a fifth.
-    more = measured(2, {"spread": [0.1, 0.1, 0.0], "caveats": {"a": 0.2}, "features": [3.6], "weights": [2.0]})
-    assert factors([*rows, more])["features"] == pytest.approx(1.0)
+    rows = [measured(0, told(outlier=3.0)), measured(1, told([0.1, None, 0.0], 3.6, 0.4))]
+    none, _, some, _ = summary(rows)
+    assert [none[name]["count"] for name in ("test", "train", "features", "weights")] == [0, 0, 1, 2]
+    assert [some[name]["count"] for name in ("test", "train", "features", "weights")] == [1, 0, 1, 0]
+    assert some["features"]["off"] == some["features"]["median"] == pytest.approx(20)
+    # Outliers are a fifth too large, where caveats say two fifths.
+    assert factors(rows)["features"] == pytest.approx(0.5)

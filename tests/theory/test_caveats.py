@@ -187,9 +187,9 @@ def test_spreads_and_spectra_have_the_caveats_of_what_they_are_around():
     sizes = [caveat.size for caveat in prediction.caveats]
     assert sizes
     assert [caveat.name for caveat in spread.caveats] == [caveat.name for caveat in prediction.caveats]
-    # A relative deviation of a mean is a larger one of the deviation around it.
-    assert all(own.size == min(1, caveats._PER_ERROR * size) for own, size in zip(spread.caveats, sizes, strict=True))
-    for found, what in (spread, "spread"), (spectrum, "outlier"):
+    # They are off by twice as much (docs, "Limits of validity", the table of spreads and spectra).
+    assert [caveat.size for caveat in spread.caveats] == pytest.approx([min(1, 2 * size) for size in sizes])
+    for found, what in (spread, "spread"), (spectrum, "outliers"):
         assert f"features that grow fast: the {what} may be off by about" in " ".join(str(found).split())
         assert found.to_dict()["caveats"][0]["of"] == what
     # The first layer is that of a polynomial of any degree.
@@ -197,4 +197,4 @@ def test_spreads_and_spectra_have_the_caveats_of_what_they_are_around():
         gs.spectrum(problem, of="weights").caveats == gs.spectrum(GOOD).caveats == gs.predict_spread(GOOD).caveats == ()
     )
     shown = CliRunner().invoke(app, ["predict", *HARD, "--spread"])
-    assert "the spread may be off by about" in " ".join(shown.stdout.split())
+    assert "the same effects may change a spread by about twice as many per cent" in " ".join(shown.stdout.split())

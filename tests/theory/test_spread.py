@@ -91,7 +91,7 @@ def test_errors_linear_in_a_constant_of_the_own_output_add_its_variance(monkeypa
     slopes, within = np.array([0.3, -0.2]), np.array([0.02, 0.005])
 
     def given(asked):
-        return ((place, (1 + slopes * constant, within, 0.49)) for place, (_, constant) in enumerate(asked))
+        return ((place, (1 + slopes * constant, within, 0.49, 50.0)) for place, (_, constant) in enumerate(asked))
 
     monkeypatch.setattr(spread_module, "_given_constants", given)
     spread = gs.predict_spread(BASE.replace(activation="relu", output_scale="1/sqrt(N)"))
@@ -180,7 +180,9 @@ def test_refusals():
 
 
 def test_a_variance_below_zero_is_refused(monkeypatch):
-    monkeypatch.setattr(spread_module, "_given_constants", lambda _: [(0, (np.ones(2), np.array([-1e-3, 0.1]), 0.0))])
+    monkeypatch.setattr(
+        spread_module, "_given_constants", lambda _: [(0, (np.ones(2), np.array([-1e-3, 0.1]), 0.0, 50.0))]
+    )
     with pytest.raises(NotConverged, match=r"variance is -0\.001 times the square of the error"):
         gs.predict_spread(BASE)
 

@@ -115,7 +115,7 @@ _CURVE = _object(
                             "name": {"type": "string"},
                             "size": _NUMBER,
                             "page": {"type": "string"},
-                            "of": {"type": "string"},
+                            "of": {"enum": ["network"]},
                         },
                         ["name", "size", "page", "of"],
                     ),

@@ -47,6 +47,7 @@ _NOTES = f"{_RANGES} {_CONVENTION}"
 _ON_REQUEST = "What the numbers mean: gradstep convention"
 #: A spread is known to leading order.
 _SPREAD_DIGITS = 3
+_CAVEATS_OF_SPREADS = "the same effects may change a spread by about twice as many per cent"
 
 
 #: What printing may raise: a full disk or quota, too large a file, a bad device, a closed pipe or file.
@@ -284,7 +285,6 @@ def predict(
     from gradstep.cli import output, plots
     from gradstep.cli.compute import lines_of, predict_grid, spread_grid
     from gradstep.curves import Curve
-    from gradstep.theory.caveats import caveat_lines
 
     plots.check_plot_path(plot, grid)
     predictions = predict_grid(grid)
@@ -305,7 +305,8 @@ def predict(
     table = curve.table() if grid.axes else _before_and_after(predictions[0])
     output.print_table(_with_spreads(table, spreads) if spreads else table)
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
-    output.print_wrapped("", *curve.notes(), *caveat_lines(spreads), f"method: {methods}", _ON_REQUEST)
+    told = [_CAVEATS_OF_SPREADS] if any(found.caveats for found in spreads) else []
+    output.print_wrapped("", *curve.notes(), *told, f"method: {methods}", _ON_REQUEST)
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 

@@ -145,7 +145,10 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
     with np.errstate(over="ignore", invalid="ignore"):
         closed = _closed_form(function, m, s)
         if closed is None:
-            closed = at_many_means(partial(_first_averages, function), m, s)
+            # What grows faster than a power has averages of too many sizes in a panel of means.
+            many = _growth(function) is not None
+            averages = partial(_first_averages, function)
+            closed = at_many_means(averages, m, s) if many else averages(m, s)
         first, slope, residual = closed
         still = s == 0
         if still.any():

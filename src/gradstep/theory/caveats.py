@@ -27,7 +27,6 @@ from gradstep.theory.step.statistics import StepStatistics, readout_values, step
 
 if TYPE_CHECKING:
     from gradstep.theory.prediction import Prediction
-    from gradstep.theory.spread import Spread
 
 __all__ = [
     "Caveat",
@@ -55,8 +54,8 @@ class Caveat:
     page : str
         Section of the docs about this effect.
     of : str
-        What may be off: the network's test error ("network"), its standard deviation over draws ("spread"), or the
-        largest singular value above the bulk ("outlier").
+        What may be off: the test error of the network ("network"), its standard deviation over draws ("spread"), or
+        the singular values of the features above the bulk ("outliers").
     """
 
     name: str
@@ -95,9 +94,8 @@ _RULES: Mapping[str, _Rule] = {
 #: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
 #: if it has at least the second number times the size of the largest.
 _LEAST, _BESIDE = 0.041, 0.5
-#: By how much a spread, or an outlier of the features, is off for each per cent by which the test error is, in the root
-#: mean square (`benchmarks/spreads_and_spectra`).
-_PER_ERROR = 1.8
+#: Spreads and outliers deviate by so many times the estimate for the test error (`benchmarks/spreads_and_spectra`).
+_PER_ERROR = 2.0
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
 #: The largest size: an estimate beyond it only says that the theory does not hold.
@@ -149,47 +147,56 @@ def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     return tuple(largest.values())
 
 
-def spread_caveats(prediction: Prediction) -> tuple[Caveat, ...]:
-    """Return the caveats of the spread around a prediction: the same effects, whose sizes grow in proportion.
+def spread_caveats(problem: Problem, degrees_of_freedom: float) -> tuple[Caveat, ...]:
+    """Return the caveats of the spread around a prediction: the same effects as for the error, with larger sizes.
 
     Parameters
     ----------
-    prediction : Prediction
+    problem : Problem
+        With finite sizes.
+    degrees_of_freedom : float
+        As in `Prediction`.
     """
-    return _larger(prediction.caveats, "spread")
+    found = fit_indicators(problem, degrees_of_freedom, step_indicators(problem, _step_of(problem)))
+    return _of_others(caveats_of(found), "spread")
 
 
 def spectrum_caveats(problem: Problem) -> tuple[Caveat, ...]:
-    """Return the caveats of the outliers of the features: those of the step, for a fit that uses all it can.
+    """Return the caveats of the outliers of the features, which do not depend on a fit.
 
     Parameters
     ----------
     problem : Problem
         With finite sizes.
     """
-    d, width, n_step, *_ = sizes_of(problem)
-    step = step_statistics(problem, d, width, n_step)
-    return _larger(caveats_of(step_indicators(problem, step)), "outlier")
+    found = step_indicators(problem, _step_of(problem)) | {"sizes": _of_sizes(problem)}
+    return _of_others(caveats_of(found), "outliers")
 
 
-def _larger(caveats: Iterable[Caveat], of: str) -> tuple[Caveat, ...]:
-    """Return caveats of a test error as ones of what follows from the same tables."""
+def _of_others(caveats: Iterable[Caveat], of: str) -> tuple[Caveat, ...]:
+    """Return the caveats of a test error as caveats of a spread or of outliers."""
     return tuple(replace(caveat, size=min(_PER_ERROR * caveat.size, _MOST), of=of) for caveat in caveats)
 
 
-def caveat_lines(answers: Sequence[Prediction | Spread]) -> list[str]:
-    """Return a line for each caveat of some answers: of several the largest size, and how many have it.
+def _step_of(problem: Problem) -> StepStatistics:
+    d, width, n_step, *_ = sizes_of(problem)
+    return step_statistics(problem, d, width, n_step)
+
+
+def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
+    """Return a line for each caveat of some predictions: of several the largest size, and how many have it.
 
     Parameters
     ----------
-    answers : sequence of Prediction or of Spread
+    predictions : sequence of Prediction
     """
-    if len(answers) == 1:
-        return [f"caveat: {caveat}" for caveat in answers[0].caveats]
-    every = [caveat for answer in answers for caveat in answer.caveats]
+    if len(predictions) == 1:
+        return [f"caveat: {caveat}" for caveat in predictions[0].caveats]
+    every = [caveat for prediction in predictions for caveat in prediction.caveats]
     count = Counter(caveat.name for caveat in every)
     return [
-        f"caveat at {count[caveat.name]} of {len(answers)}, the largest: {caveat}" for caveat in largest_caveats(every)
+        f"caveat at {count[caveat.name]} of {len(predictions)}, the largest: {caveat}"
+        for caveat in largest_caveats(every)
     ]
 
 
@@ -216,9 +223,7 @@ def indicators(prediction: Prediction) -> dict[str, float]:
         Indicator to value, at least zero; `fit_indicators` and `step_indicators` say what each is.
     """
     problem = prediction.problem
-    d, width, n_step, *_ = sizes_of(problem)
-    step = step_statistics(problem, d, width, n_step)
-    return fit_indicators(problem, prediction.degrees_of_freedom, step_indicators(problem, step))
+    return fit_indicators(problem, prediction.degrees_of_freedom, step_indicators(problem, _step_of(problem)))
 
 
 def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
@@ -403,6 +408,10 @@ def fit_indicators(problem: Problem, degrees_of_freedom: float, of_step: Mapping
     if problem.is_limit:
         return {**found, "interpolation": 0.0, "sizes": 0.0}
     free = 1 - degrees_of_freedom / (large * d)
+    return {**found, "interpolation": 1 / (d * max(free, 1e-3) ** 2), "sizes": _of_sizes(problem)}
+
+
+def _of_sizes(problem: Problem) -> float:
+    """Return one over the smallest of the sizes."""
     sizes = problem.real_sizes()
-    smallest = min(sizes.d, sizes.n, sizes.width)
-    return {**found, "interpolation": 1 / (d * max(free, 1e-3) ** 2), "sizes": 1 / smallest}
+    return 1 / min(sizes.d, sizes.n, sizes.width)

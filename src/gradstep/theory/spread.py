@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,7 +30,6 @@ from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of, without_fit
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
-from gradstep.theory.predict import predict_many
 from gradstep.theory.step.drawn_steps import Deviation, drawn_steps
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.together import result_of, together
@@ -53,9 +52,9 @@ _VANISHING = 1e-6
 _TOLERANCE = 0.02
 
 Array = NDArray[np.float64]
-#: Errors and their variances, for test and training, and the variance of squared test errors, given the constant in the
-#: initial output. The training error's is nan where the fit interpolates.
-_Given: TypeAlias = tuple[Array, Array, float]
+#: Errors and their variances, for test and training, the variance of squared test errors, and the degrees of freedom,
+#: given the constant in the initial output. The training error's is nan where the fit interpolates.
+_Given: TypeAlias = tuple[Array, Array, float, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,18 +168,16 @@ def predict_spread_many(problems: Iterable[Problem]) -> list[Spread]:
     constants = [output_constants(problem) for problem in problems]
     asked = [(problem, constant) for problem, of in zip(problems, constants, strict=True) for _, constant in of]
     given = iter([found for _, found in sorted(_given_constants(asked), key=itemgetter(0))])
-    spreads = [
+    return [
         _over_constants(problem, [(share, next(given)) for share, _ in of])
         for problem, of in zip(problems, constants, strict=True)
     ]
-    predictions = predict_many(problems)
-    return [replace(spread, caveats=spread_caveats(of)) for spread, of in zip(spreads, predictions, strict=True)]
 
 
 def _over_constants(problem: Problem, given: Sequence[tuple[float, _Given]]) -> Spread:
     """Return the spread, from that given the constant in the initial output, with the constants' weights."""
     weight = np.array([share for share, _ in given])
-    errors, variances, squares = (np.stack(column) for column in zip(*(found for _, found in given), strict=True))
+    errors, variances, squares, freedom = (np.stack(column) for column in zip(*(of for _, of in given), strict=True))
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
     size = max(float(weight @ errors[:, 0]), _VANISHING * moments(link_of(problem.teacher)).second_moment)
@@ -192,7 +189,8 @@ def _over_constants(problem: Problem, given: Sequence[tuple[float, _Given]]) -> 
     if not test <= _WIDEST * size:
         reason = f"is {test / size:.3g} times the error; above {_WIDEST:g} times, small deviations say nothing"
         raise NotConverged("the predicted spread", test / size, _WIDEST, advice, reason)
-    return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)), problem)
+    caveats = spread_caveats(problem, float(weight @ freedom))
+    return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)), problem, caveats)
 
 
 def _given_constants(asked: Sequence[tuple[Problem, float | None]]) -> Iterator[tuple[int, _Given]]:
@@ -206,8 +204,9 @@ def _given_constants(asked: Sequence[tuple[Problem, float | None]]) -> Iterator[
         of_networks = [_of_network([asked[place][0] for place in places], network) for _, network in networks]
         weight = np.array([share for share, _ in networks])
         for place, found in zip(places, zip(*of_networks, strict=True), strict=True):
-            errors, variances, squares = (np.stack(column) for column in zip(*found, strict=True))
-            yield place, (weight @ errors, weight @ variances, float(weight @ squares))
+            errors, variances, *others = (np.stack(column) for column in zip(*found, strict=True))
+            squares, freedom = (float(weight @ other) for other in others)
+            yield place, (weight @ errors, weight @ variances, squares, freedom)
 
 
 def _of_network(problems: Sequence[Problem], network: SteppedNetwork) -> list[_Given]:
@@ -263,7 +262,8 @@ def _of_fits(
     variance = variance + _step_variance(moved, here, ends)
     if here.errors[1] < _INTERPOLATES * here.train_loss:
         variance[1] = math.nan
-    return here.errors, variance, float(square_variance(draw, fits, error)[0])
+    square = float(square_variance(draw, fits, error)[0])
+    return here.errors, variance, square, float(fits.degrees_of_freedom[0])
 
 
 def _solve(problem: Problem, tables: Tables, ridge: Array, population: Array | None = None) -> UniformSolution:

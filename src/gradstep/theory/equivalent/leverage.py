@@ -73,8 +73,8 @@ _CANCELLED = 1e4
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
-#: A number in a matrix over pairs takes as long as so many in matrices over nodes, and that matrix as long as so many
-#: more (measured).
+#: Cost of an entry of a matrix over pairs of slopes, in entries of a matrix over nodes, and fixed cost of that matrix
+#: in the same unit (measured).
 _NUMBER_OF_PAIRS, _MATRIX_OF_PAIRS = 20, 2e5
 #: Numbers in the matrices of all classes together, beyond which they are made one after the other.
 _AT_ONCE = 2**24
@@ -742,6 +742,8 @@ class SymmetricPairs(NamedTuple):
     def mean_square(self, forms: NDArray[Any], share: _Array) -> NDArray[Any]:
         """Return the mean of what `square` returns over symmetric matrices, in one product of all of them.
 
+        Of the matrices only the entries on and above the diagonal are read.
+
         Parameters
         ----------
         forms : ndarray, shape (..., members, components, components)
@@ -759,8 +761,8 @@ class SymmetricPairs(NamedTuple):
 def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes.
 
-    A square at two nodes is a form in the products of two slopes. With few slopes beside the nodes and classes the mean
-    is taken of these forms.
+    A square at two nodes is a form in the products of two slopes. Where there are fewer of these products than nodes,
+    it is quicker to take the mean of these forms.
     """
     matrices, nodes, classes = point.matrices, point.variance.shape[2], table.profile.shape[1]
     slopes = _factors(table)[1] if isinstance(matrices, Core) else table.slope

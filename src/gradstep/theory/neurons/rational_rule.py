@@ -35,12 +35,12 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class LawAtPoints(NamedTuple):
-    """A law, of some vectors, as a rule is made for it.
+    """The spectral law of a matrix ``A`` between some vectors, known at points: what a rule is made from.
 
     Attributes
     ----------
     points : ndarray, shape (points,)
-        In the upper half-plane, those of importance all different.
+        In the upper half-plane. Those whose importance is not zero are all different.
     transform, slope : ndarray, shape (points, vectors, vectors)
         The resolvent ``(A - z)^-1`` between the vectors, and its derivative in ``z``.
     mean : ndarray, shape (vectors, vectors)

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,10 +31,10 @@ from gradstep.theory import Caveat
 EVERY, DIMENSION = 4, 160
 #: Networks for the spread, and those of them whose singular values are taken; fresh inputs for a test error, over `d`.
 NETWORKS, SPECTRA, FRESH = 160, 12, 16
-#: Borders of the sizes that caveats name, for the table. The first line is for answers that have none.
-BORDERS = (0.0, 1e-9, 0.2, 0.5, 1e9)
-#: A size above it says only that the theory may not hold.
-_BEYOND = 0.5
+#: A size that caveats name beyond this one says only that the theory may not hold.
+BEYOND = 0.5
+#: Lines of the table: sizes above the first number, up to the second.
+LINES = {"none": (-1.0, 0.0), "up to 20 %": (0.0, 0.2), "up to 50 %": (0.2, BEYOND), "more": (BEYOND, math.inf)}
 #: Singular values of a network that are kept, the largest first (the first is compared), and matrices they are of.
 OUTLIERS, MATRICES = 4, ("features", "weights")
 
@@ -140,11 +139,10 @@ def deviations(rows: Sequence[Row]) -> list[Row]:
 def summary(rows: Sequence[Row]) -> list[Row]:
     """Return how far theory is off, in per cent, by the size that caveats name."""
     found, lines = [], deviations(rows)
-    for low, high in pairwise(BORDERS):
-        size = "none" if high < BORDERS[2] else f"up to {100 * high:.0f} %" if high < BORDERS[-1] else "more"
+    for size, (low, high) in LINES.items():
         entry: Row = {"size": size}
         for name in ("test", "train", *MATRICES):
-            pairs = np.array([line[name] for line in lines if name in line and low <= line[name][2] < high])
+            pairs = np.array([line[name] for line in lines if name in line and low < line[name][2] <= high])
             off, by_chance, _ = 100 * pairs.reshape(-1, 3).T
             entry[name] = {"count": len(off)}
             if len(off):
@@ -158,7 +156,7 @@ def factors(rows: Sequence[Row]) -> dict[str, float]:
     """Return by how much quantities are off over the sizes that caveats name, in the root mean square."""
     found, lines = {}, deviations(rows)
     for name in ("test", "train", "features"):
-        known = [line[name] for line in lines if name in line and 0 < line[name][2] < _BEYOND]
+        known = [line[name] for line in lines if name in line and 0 < line[name][2] <= BEYOND]
         off, by_chance, size = np.array(known).reshape(-1, 3).T
         found[name] = float(np.sqrt(max(np.sum(off**2 - by_chance**2) / np.sum(size**2), 0))) if known else math.nan
     return found

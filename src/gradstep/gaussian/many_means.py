@@ -41,16 +41,17 @@ class _Panels(NamedTuple):
         """The means at which averages are taken, shape (number, points)."""
         return self.low + self.width * (np.arange(self.number)[:, None] + (1 + _points()) / 2)
 
-    def interpolate(self, averages: Array, mean: Array, result: Array) -> None:
-        """Write averages at the members' means into `result`, from those of shape (statistics, number, points)."""
-        coefficients = averages @ _transform()
-        place = (mean[self.members] - self.low) / self.width
+    def interpolated(self, averages: Array, mean: Array) -> Array:
+        """Return averages at means of shape (members,), from those of shape (statistics, number, points)."""
+        coefficients, found = averages @ _transform(), np.empty((len(averages), len(mean)))
+        place = (mean - self.low) / self.width
         panel = np.clip(place.astype(np.intp), 0, self.number - 1)
         for index in range(self.number):
             inside = np.flatnonzero(panel == index)
             for chosen in np.split(inside, range(_CHUNK, len(inside), _CHUNK)):
                 polynomials = chebyshev.chebvander(2 * (place[chosen] - index) - 1, _POINTS - 1)
-                result[:, self.members[chosen]] = coefficients[:, index] @ polynomials.T
+                found[:, chosen] = coefficients[:, index] @ polynomials.T
+        return found
 
 
 def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale: Array) -> Array:
@@ -68,7 +69,7 @@ def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale:
     -------
     ndarray, shape (statistics, elements)
     """
-    shared = list(_panels(mean, scale)) if len(mean) > _GAIN * _POINTS else []
+    shared = _panels(mean, scale) if len(mean) > _GAIN * _POINTS else []
     if not shared:
         return averages(mean, scale)
     alone = np.ones(len(mean), dtype=bool)
@@ -83,7 +84,8 @@ def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale:
     result = np.empty((len(found), len(mean)))
     *parts, result[:, alone] = np.split(found, np.cumsum(sizes), axis=1)
     for panels, part in zip(shared, parts, strict=True):
-        panels.interpolate(part.reshape(len(found), panels.number, _POINTS), mean, result)
+        known = part.reshape(len(found), panels.number, _POINTS)
+        result[:, panels.members] = panels.interpolated(known, mean[panels.members])
     return result
 
 

@@ -145,10 +145,7 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
     with np.errstate(over="ignore", invalid="ignore"):
         closed = _closed_form(function, m, s)
         if closed is None:
-            # What grows faster than a power has averages of too many sizes in a panel of means.
-            many = _growth(function) is not None
-            averages = partial(_first_averages, function)
-            closed = at_many_means(averages, m, s) if many else averages(m, s)
+            closed = _by_quadrature(function, m, s)
         first, slope, residual = closed
         still = s == 0
         if still.any():
@@ -238,9 +235,14 @@ def _arguments(mean: ArrayLike, scale: ArrayLike) -> tuple[Array, Array, tuple[i
     return m.ravel(), s.ravel(), m.shape
 
 
-def _first_averages(function: ScalarFunction, m: Array, s: Array) -> Array:
-    """Return mean, slope and residual variance by quadrature."""
-    return _averages(function, m, s, _first_moments, 3, 0)
+def _by_quadrature(function: ScalarFunction, m: Array, s: Array) -> Array:
+    """Return mean, slope and residual variance by quadrature, at many means of one scale from few of them."""
+    averages = partial(_averages, function, reduce=_first_moments, count=3, order=0)
+    # A polynomial needs few nodes. The averages of an exponential differ so much in size within a panel of means that
+    # the small ones would lose their digits there.
+    if _plan(function)[0] == "polynomial" or _growth(function) is None:
+        return averages(m, s)
+    return at_many_means(averages, m, s)
 
 
 def _first_moments(values: Array, z: Array, weight: Array) -> Array:

@@ -8,6 +8,7 @@ digits. Tables with a node for every pair of two coordinates have hundreds of me
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 #: ``exp(h^2 sinh(t)^2 - t points)`` of the averages near the panel, for any ``t``: 1e-14 at ``t = 1.7``.
 _HALF, _POINTS = 2.0, 38
 #: A panel is used if it has so many times as many means as points.
-_GAIN = 2
+_GAIN = 3
 #: Means at which polynomials are evaluated at once.
 _CHUNK = 1 << 12
 
@@ -41,17 +42,11 @@ class _Panels(NamedTuple):
         """The means at which averages are taken, shape (number, points)."""
         return self.low + self.width * (np.arange(self.number)[:, None] + (1 + _points()) / 2)
 
-    def interpolated(self, averages: Array, mean: Array) -> Array:
-        """Return averages at means of shape (members,), from those of shape (statistics, number, points)."""
-        coefficients, found = averages @ _transform(), np.empty((len(averages), len(mean)))
-        place = (mean - self.low) / self.width
+    def located(self, mean: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return the panel of each mean of the members, and the place within it, from -1 to 1."""
+        place = (mean[self.members] - self.low) / self.width
         panel = np.clip(place.astype(np.intp), 0, self.number - 1)
-        for index in range(self.number):
-            inside = np.flatnonzero(panel == index)
-            for chosen in np.split(inside, range(_CHUNK, len(inside), _CHUNK)):
-                polynomials = chebyshev.chebvander(2 * (place[chosen] - index) - 1, _POINTS - 1)
-                found[:, chosen] = coefficients[:, index] @ polynomials.T
-        return found
+        return panel, 2 * (place - panel) - 1
 
 
 def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale: Array) -> Array:
@@ -75,18 +70,29 @@ def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale:
     alone = np.ones(len(mean), dtype=bool)
     for panels in shared:
         alone[panels.members] = False
-    means = [panels.means for panels in shared]
-    sizes = [each.size for each in means]
-    found = averages(
-        np.concatenate([*(each.ravel() for each in means), mean[alone]]),
-        np.concatenate([np.repeat([panels.scale for panels in shared], sizes), scale[alone]]),
-    )
+    points = [panels.means.ravel() for panels in shared]
+    scales = [np.full(len(each), panels.scale) for panels, each in zip(shared, points, strict=True)]
+    found = averages(np.concatenate([*points, mean[alone]]), np.concatenate([*scales, scale[alone]]))
+    count = sum(panels.number for panels in shared)
     result = np.empty((len(found), len(mean)))
-    *parts, result[:, alone] = np.split(found, np.cumsum(sizes), axis=1)
-    for panels, part in zip(shared, parts, strict=True):
-        known = part.reshape(len(found), panels.number, _POINTS)
-        result[:, panels.members] = panels.interpolated(known, mean[panels.members])
+    known, result[:, alone] = np.split(found, [count * _POINTS], axis=1)
+    _interpolate(result, known.reshape(len(found), count, _POINTS), shared, mean)
     return result
+
+
+def _interpolate(result: Array, known: Array, shared: list[_Panels], mean: Array) -> None:
+    """Fill in the averages of all members, from `known` of shape (statistics, panels, points)."""
+    coefficients = known @ _transform()
+    first = np.cumsum([0, *(panels.number for panels in shared)])
+    found = [panels.located(mean) for panels in shared]
+    panel = np.concatenate([start + each for start, (each, _) in zip(first, found, strict=False)])
+    place, members = np.concatenate([each for _, each in found]), np.concatenate([panels.members for panels in shared])
+    order = np.argsort(panel, kind="stable")
+    for chosen in np.split(order, range(_CHUNK, len(order), _CHUNK)):
+        polynomials = chebyshev.chebvander(place[chosen], _POINTS - 1).T
+        numbers, starts = np.unique(panel[chosen], return_index=True)
+        for number, start, stop in zip(numbers, starts, [*starts[1:], len(chosen)], strict=True):
+            result[:, members[chosen[start:stop]]] = coefficients[:, number] @ polynomials[:, start:stop]
 
 
 def _panels(mean: Array, scale: Array) -> list[_Panels]:
@@ -106,10 +112,12 @@ def _panels(mean: Array, scale: Array) -> list[_Panels]:
     return found
 
 
+@cache
 def _points() -> Array:
     return chebyshev.chebpts1(_POINTS)
 
 
+@cache
 def _transform() -> Array:
     """Return what takes values at the points, on the last axis, to coefficients of Chebyshev polynomials."""
     double = np.where(np.arange(_POINTS) > 0, 2.0, 1.0)

@@ -186,10 +186,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     @property
     def mean(self) -> float:
         """``(1/d) tr A``."""
-        known, samples, c2 = self.samples.spectrum, self.samples, self.samples.spectrum.moment(2)
-        square = (
-            float(known.share @ (samples.mean_b**2 * known.eigenvalue**3)) + samples.ratio * samples.law.square * c2
-        )
+        samples, c2 = self.samples, self.samples.spectrum.moment(2)
+        square = samples.moment_of_b(3, 2) + samples.ratio * samples.law.square * c2
         return float(1 + 2 * self.linear * samples.moment_of_b(2) + self.root**2 * square + self.strength * c2)
 
     def _solve(self, z: Complex) -> StretchedPoints:
@@ -282,9 +280,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         known = self.samples
         numbers = np.array([known.ratio, self.linear, self.root, self.strength, self.output_variance])
-        shared = known.law, known.spectrum, known.turn, known.beside, known.by_output, self.output, self.forms
+        shared = known.law, known.spectrum, known.turn, known.beside, self.output, self.forms
         work = len(z) * len(known.law.weight)
-        found = yield from asked(_resolvents, z, frame, numbers, shared=shared, work=work)
+        found = yield from asked(_resolvents, z, frame, numbers, known.added, shared=shared, work=work)
         self._solved[z.tobytes()] = found.points
         return found
 
@@ -689,23 +687,25 @@ def _joined(
     spectrum: Spectrum,
     turn: Turn | None,
     beside: SpikeBeside | None,
-    by_output: Array | None,
     output: Array | None,
     forms: SampleForms | None,
     z: Complex,
     frame: Array,
     numbers: Array,
+    added: Array,
 ) -> tuple[StretchedLaw, Complex, Array]:
     """Return laws as one that is another at each of the points.
 
     Parameters
     ----------
-    law, spectrum, turn, beside, by_output, output, forms
+    law, spectrum, turn, beside, output, forms
         As in `StretchedLaw` and its samples.
     z : ndarray, shape (laws, points)
     frame : ndarray, shape (laws, terms, vectors)
     numbers : ndarray, shape (laws, 5)
         ``phi0``, ``k``, ``q``, ``t`` and the variance of the output.
+    added : ndarray, shape (laws, classes)
+        What the own output adds to B.
 
     Returns
     -------
@@ -716,6 +716,7 @@ def _joined(
     ratio: Any
     ratio, linear, root, strength, _ = np.repeat(numbers.T, z.shape[1], axis=1)
     # The mean gradient is no part of the equations. The variance is that of the one output.
+    by_output = np.repeat(added, z.shape[1], axis=0)
     samples = CorrelatedSamples(law, ratio, math.nan, spectrum, turn, beside=beside, by_output=by_output)
     whole = StretchedLaw(samples, linear, root, strength, output, float(numbers[0, -1]), forms)
     return whole, z.ravel(), np.repeat(frame, z.shape[1], axis=0)
@@ -724,10 +725,11 @@ def _joined(
 def _resolvents(*joined: Any) -> list[Resolvents]:
     """Return laws at points, from the parameters of `_joined`."""
     whole, z, frame = _joined(*joined)
-    count = len(joined[-1])
+    *_, numbers, added = joined
+    count = len(numbers)
     if whole.forms is not None and count == 1:
         # Draws of one law differ in what comes after its solution.
-        key, known = z.tobytes() + joined[-1].tobytes(), whole.forms.solutions
+        key, known = b"".join(each.tobytes() for each in (z, numbers, added)), whole.forms.solutions
         if key in known:
             whole.keep(z, known[key])
         known[key] = whole.at(z)

@@ -216,7 +216,7 @@ class _Terms:
         r, mean, phi0 = samples.law.residual, samples.mean, samples.ratio
         m2, m4 = (mean(r**power) for power in (2, 4))
         alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
-        square = float(samples.spectrum.share @ (samples.mean_b**2 * samples.spectrum.eigenvalue**5)) - (r0 * c3) ** 2
+        square = samples.moment_of_b(5, 2) - (r0 * c3) ** 2
         rest = [c3 - c2**2, 2 * k * (samples.moment_of_b(4) - c2 * r0 * c3), k**2 * (square + phi0 * m2 * c4)]
         squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
         product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross

@@ -13,7 +13,7 @@ where ``<c^k>`` is the mean over all directions and ``<c^k>_bt`` the mean with t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, reduce
 from typing import NamedTuple
@@ -256,9 +256,17 @@ class CorrelatedSamples:
         """The mean of B in each class: ``E r`` and what the own output adds."""
         return np.asarray(self.mean(self.law.residual) + self.added)
 
-    def moment_of_b(self, power: int) -> float:
-        """Return the mean of ``c^k`` times `mean_b` over all directions."""
-        return float(self.spectrum.share @ (self.spectrum.eigenvalue**power * self.mean_b))
+    @cached_property
+    def _moments_of_b(self) -> dict[tuple[int, int], float]:
+        """The means that somebody has asked `moment_of_b` for."""
+        return {}
+
+    def moment_of_b(self, power: int, times: int = 1) -> float:
+        """Return the mean of ``c^power`` times a power of `mean_b` over all directions."""
+        known, key = self._moments_of_b, (power, times)
+        if key not in known:
+            known[key] = float(self.spectrum.share @ (self.spectrum.eigenvalue**power * self.mean_b**times))
+        return known[key]
 
     @property
     def without_output(self) -> CorrelatedSamples:
@@ -516,9 +524,6 @@ def completed_frame(frame: Array, products: Array, place: int) -> Array:
     return np.column_stack([frame, rest / math.sqrt(max(rest @ products @ rest, NOTHING))])
 
 
-Blocks = tuple[tuple[int, ...], ...]
-
-
 def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
     if not places:
         yield []
@@ -529,12 +534,25 @@ def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
             yield [*partition[:k], [places[0], *block], *partition[k + 1 :]]
 
 
-@lru_cache
-def _crossing_free(count: int) -> tuple[tuple[Blocks, Blocks], ...]:
-    """Return partitions without crossings of places in a circle, with the blocks of the gaps after these places.
+class _Partition(NamedTuple):
+    """A partition without crossings of places in a circle.
 
-    These are the blocks of the complement (Kreweras).
+    Attributes
+    ----------
+    together : tuple of tuple of int
+        Its blocks of several places.
+    gaps : tuple of (tuple of int, tuple of int)
+        Blocks of the gaps after the places: those of the complement (Kreweras). Each has the places that are blocks of
+        their own beside the gaps of the block.
     """
+
+    together: tuple[tuple[int, ...], ...]
+    gaps: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+
+@lru_cache
+def _crossing_free(count: int) -> tuple[_Partition, ...]:
+    """Return the partitions without crossings of places in a circle."""
     found = []
     for partition in _partitions(range(count)):
         # As a permutation whose cycles are the blocks. Its inverse after the turn by one place has the gaps as cycles:
@@ -546,9 +564,11 @@ def _crossing_free(count: int) -> tuple[tuple[Blocks, Blocks], ...]:
             while (place := back[(cycle[-1] + 1) % count]) != cycle[0]:
                 cycle.append(place)
             left -= set(cycle)
-            gaps.append(tuple(cycle))
+            # The gaps before and after a place that is alone are in one block.
+            gaps.append((tuple(cycle), tuple(place for place in cycle if back[place] == place)))
         if len(partition) + len(gaps) == count + 1:
-            found.append((tuple(map(tuple, partition)), tuple(gaps)))
+            together = tuple(tuple(block) for block in partition if len(block) > 1)
+            found.append(_Partition(together, tuple(gaps)))
     return tuple(found)
 
 
@@ -556,7 +576,9 @@ def words_trace(samples: CorrelatedSamples, letters: Sequence[Array | None], pow
     """Return ``(1/d) tr X_1 C^p1 X_2 C^p2 ...`` for matrices ``X = Z^T diag(weight) Z / n_step`` of the samples.
 
     The sum is over partitions without crossings: a block of matrices that share a sample has ``phi0^(k-1)`` times the
-    mean of the product of their weights, and a block of the complement has the mean of C to the sum of its powers.
+    mean of the product of their weights, and a block of the complement has the mean of C to the sum of its powers. A
+    matrix that shares its samples with no other stands for its mean. That of B differs between the classes of C, and so
+    it is a part of the block of the complement around it.
 
     Parameters
     ----------
@@ -566,44 +588,22 @@ def words_trace(samples: CorrelatedSamples, letters: Sequence[Array | None], pow
     powers : list of int
         Power of C after each matrix.
     """
-    known = samples.spectrum
     if not letters:
-        return known.moment(sum(powers))
-    if samples.by_output is not None:
-        return _with_output(samples, letters, [known.eigenvalue**power for power in powers])
+        return samples.spectrum.moment(sum(powers))
     weights = [samples.law.residual if letter is None else letter for letter in letters]
-    return _of_samples(samples, weights, lambda gap: known.moment(sum(powers[k] for k in gap)))
-
-
-def _with_output(samples: CorrelatedSamples, letters: Sequence[Array | None], between: list[Array]) -> float:
-    """Return a trace with functions of C between the matrices, given by their values."""
-    share = samples.spectrum.share
-    place = next((k for k, letter in enumerate(letters) if letter is None), None)
-    if place is None:
-        weights = [letter for letter in letters if letter is not None]
-        return _of_samples(samples, weights, lambda gap: float(share @ reduce(np.multiply, (between[k] for k in gap))))
-    before, after = letters[:place], letters[place + 1 :]
-    found = _with_output(samples, [*before, samples.law.residual, *after], between)
-    own = samples.added * between[place]
-    if not before and not after:
-        return found + float(share @ own)
-    # A trace is the same from whichever matrix it begins.
-    rest = [*between[place + 1 :], *between[:place]]
-    rest[-1] = rest[-1] * own
-    return found + _with_output(samples, [*after, *before], rest)
-
-
-def _of_samples(
-    samples: CorrelatedSamples, weights: Sequence[Array], mean: Callable[[tuple[int, ...]], float]
-) -> float:
-    """Return a trace with matrices of the samples alone, from the mean of what is between them over a block."""
 
     @cache
     def shared(block: tuple[int, ...]) -> float:
         product = reduce(np.multiply, (weights[k] for k in block))
         return float(samples.ratio ** (len(block) - 1) * samples.mean(product))
 
+    @cache
+    def between(gap: tuple[int, ...], alone: tuple[int, ...]) -> float:
+        others = [k for k in alone if letters[k] is not None]
+        power, times = sum(powers[k] for k in gap), len(alone) - len(others)
+        return math.prod(shared((k,)) for k in others) * samples.moment_of_b(power, times)
+
     return sum(
-        math.prod(map(shared, blocks)) * math.prod(mean(gap) for gap in gaps)
-        for blocks, gaps in _crossing_free(len(weights))
+        math.prod(map(shared, blocks)) * math.prod(between(*gap) for gap in gaps)
+        for blocks, gaps in _crossing_free(len(letters))
     )

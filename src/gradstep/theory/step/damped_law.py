@@ -432,7 +432,12 @@ class DampedLaw(RowLaw[DampedPoints]):
     def _solve(self, z: Complex) -> DampedPoints:
         """Solve the equations, at the first points together with those far away."""
         far = self._far
-        if far.tobytes() in self._solved or z.tobytes() == far.tobytes():
+        if z.tobytes() == far.tobytes():
+            # Far away the beginning is close to the solution, and a few nodes for the samples would save nothing.
+            with np.errstate(all="ignore"):
+                points = self._approached(z, self._beginning(z), self._rules[1], _TOLERANCE)
+            return points if points.missed <= _TOLERANCE else self._fixed_point(z)
+        if far.tobytes() in self._solved:
             return self._fixed_point(z)
         both = self._fixed_point(np.concatenate([z, far]))
         self._solved[far.tobytes()] = both.part(slice(len(z), None))

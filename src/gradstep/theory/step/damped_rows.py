@@ -143,14 +143,12 @@ class _Terms:
         (plus, plus_square), (minus, minus_square) = found
         before = samples.form_along(samples.alignment)
         odd, even = (plus_square - minus_square) / 2, (plus_square + minus_square) / 2 - square
-        if samples.plain.by_output is None:
-            once, twice = self.traces.linear_square
-            once = 2 * once
-        else:
-            # The traces do not know `added`. The mean square at half of k separates the powers.
-            half, minus_half = (DampedLaw(samples, 0.0, k, k).second_moment for k in (0.5, -0.5))
-            once = (8 * (half - minus_half) / 2 - odd) / 3
-            twice = (16 * ((half + minus_half) / 2 - square) - even) / 3
+        once, twice = self.traces.linear_square
+        once = 2 * once + 4 * self._added(2, 1)
+        if samples.plain.by_output is not None:
+            # The traces do not know `added` next to two metrics. The mean square at half of k separates the powers.
+            half = DampedLaw(samples, 0.0, 0.5, 0.5).second_moment - square
+            twice = (16 * half - 6 * once - 2 * odd - even) / 3
         return (plus - minus) / 2, (plus + minus) / 2 - before, once, twice, odd - once, even - twice
 
     @cached_property

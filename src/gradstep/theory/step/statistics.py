@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
+from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
 from gradstep.theory.step.correlated_samples import ISOTROPIC, CorrelatedSamples, OwnOutput, Spectrum, Turn
@@ -431,7 +432,7 @@ def _correlated_statistics(
     """
     inputs, spectrum = problem.inputs, ISOTROPIC
     if inputs is not None:
-        spectrum = Spectrum.of(inputs if problem.is_limit else inputs.at_dimension(int(d)))
+        spectrum = _spectrum(inputs, None if problem.is_limit else int(d))
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
     activation, second = moments(problem.activation), spectrum.moment(2)
     output = _initial_output(problem, d / second, width, constant, own_output=True)
@@ -486,6 +487,12 @@ def _correlated_statistics(
         fluctuations=fluctuations,
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )
+
+
+@lru_cache(maxsize=64)
+def _spectrum(inputs: Inputs, d: int | None) -> Spectrum:
+    """Return the spectrum of inputs, the same object for all problems of a curve so that these share their laws."""
+    return Spectrum.of(inputs if d is None else inputs.at_dimension(d))
 
 
 def _own_output(

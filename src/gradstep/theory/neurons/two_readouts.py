@@ -45,8 +45,9 @@ _SUMS = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5]]
 #: The logit of the last place towards an end, the number of places on the way, and the power of their even numbering:
 #: with a power above one the first places are closer to each other.
 _LAST, _PLACES, _CLOSER = 7.0, 10, 1.5
-#: Weight of the squares of the shares of places, beside the squares of relative errors.
-_EVEN = 3e-3
+#: Weight of the squares of the shares of places, beside the squares of relative errors. With a smaller one errors of a
+#: prediction depend more on how many places there are.
+_EVEN = 1e-2
 #: Part of the way to an end up to which places cost about the same.
 _CLOSE = 0.05
 #: Weights of the errors of the share that each eigenvalue has, over all directions and along an axis of the vectors.
@@ -66,8 +67,6 @@ _ROUNDING = 1e-5
 _DEPENDENT = 2e-5
 #: Bisections for the part of a step that is taken.
 _HALVINGS = 40
-#: Factor of the tolerance for the eigenvalues that vectors get, and the largest one.
-_COARSER, _COARSEST = 1e2, 1e-6
 #: Least square of the vectors along an axis, over the largest at the same eigenvalue: less is rounding.
 _LEAST_PART = 1e-6
 
@@ -267,7 +266,7 @@ def directions_of_vectors(
         change[:, None, None],
         np.trace(law.mean) / count * np.ones((1, 1)),
         law.importance,
-        min(_COARSER * law.tolerance, _COARSEST),
+        law.tolerance,
     )
     nodes, root = yield from sparse_rule(average)
     eigenvalue, overlap, beside = _axes(law.points, alike, change, law.transform, others, nodes, root[:, 0])

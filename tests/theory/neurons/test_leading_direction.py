@@ -5,11 +5,14 @@ import pytest
 from resolved_plane import errors_of
 
 import gradstep as gs
+from gradstep.gaussian import moments
+from gradstep.problem import link_of
 from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.neurons.leading_direction import (
+    _part_of_longest,
     groups_along_leading,
     leading_direction,
     share_along_leading,
@@ -35,10 +38,11 @@ STEEP = gs.Problem(
 TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
 
 
-def share(problem):
+def share(problem, *, stretched_by_teacher=True):
     """Return the weight of the description that resolves the leading direction."""
     ((_, network), *_) = result_of(stepped_networks(problem))
-    return share_along_leading(network.step.resolved, problem.readout, sizes_of(problem).d)
+    quadratic = moments(link_of(problem.teacher)).quadratic if stretched_by_teacher else 0.0
+    return share_along_leading(network.step.resolved, problem.readout, quadratic, sizes_of(problem).d)
 
 
 def test_the_leading_direction_is_resolved_only_where_rows_have_much_of_their_norm_in_it():
@@ -110,25 +114,36 @@ def test_all_other_directions_have_what_the_leading_one_leaves():
     less, without = without_leading(groups, bulk, direction, step.mean_variance(one, one), d)
     assert without.share.sum() == pytest.approx(1)
     for level in (0.1, 1.0, 10.0):
-        # What the fit asks of the classes: sums over all directions but one.
+        # What the fit asks of the classes: sums over all directions but one. That one is the longest by the rule of the
+        # classes here, and by the rule of the special directions on the right.
         mine = (d - 1) * ((1 / (without.profile + level)) @ without.share)
-        assert mine == pytest.approx(d * ((1 / (bulk.profile + level)) @ bulk.share) - 1 / (variance + level))
+        assert mine == pytest.approx(d * ((1 / (bulk.profile + level)) @ bulk.share) - 1 / (variance + level), rel=1e-3)
     # The norm fluctuates less, around the same mean, and by no more than the leading direction leaves of the squares.
     assert less.variance - less.norm_deviation == pytest.approx(groups.variance - groups.norm_deviation)
     kept = less.norm_deviation**2 / groups.norm_deviation**2
     assert np.all(kept > 0.02)
-    assert np.all(kept < 1 - leading_part_of_norm(step, one, one, d)[0] + 0.1)
+    assert np.all(kept < 1 - leading_part_of_norm(step, one, one, d, 0.0)[0] + 0.1)
     # Components of a row stay what they are, in units of its length.
     assert without.pull * np.sqrt(less.variance)[:, None] == pytest.approx(
         bulk.pull * np.sqrt(groups.variance)[:, None]
     )
 
 
+def test_the_longest_direction_is_taken_whole_or_from_all_alike():
+    share = np.array([0.01, 0.04, 0.95])
+    # A direction that is far longer than all others; several that are as long, of which each gives the same part.
+    assert _part_of_longest(share, np.array([50.0, 2.0, 0.5]), 0.01) == pytest.approx([1, 0, 0], abs=1e-3)
+    assert _part_of_longest(share, np.array([50.0, 50.0, 0.5]), 0.01) == pytest.approx([0.2, 0.2, 0], abs=1e-6)
+    # Nothing jumps where two classes change places.
+    near = [_part_of_longest(share, np.array([2.0 + by, 2.0 - by, 0.5]), 0.01) for by in (-1e-6, 1e-6)]
+    assert near[0] == pytest.approx(near[1], abs=1e-5)
+
+
 def test_every_direction_has_the_variance_of_the_rows():
     """Along the spike and the leading direction rows have half of their mean square; other directions keep theirs."""
     ((_, network), *_) = result_of(stepped_networks(STEEP.replace(eta=gs.Step(0.5, 0.5))))
     step, groups, bulk, d = network.step.resolved, network.tables.groups, network.tables.bulk, 300.0
-    found, others = groups_along_leading(groups, bulk, 0 * groups.weight, step, STEEP.readout, d)
+    found, others = groups_along_leading(groups, bulk, 0.0, step, STEEP.readout, d)
     mean = step.mean_variance(np.ones(1), np.ones(1))[0]
     middle = found.variance.reshape(2, -1).mean(axis=0)
     count = len(bulk.share)
@@ -221,3 +236,68 @@ def test_networks_that_are_the_same_have_the_same_errors(readout, initial_weight
         assert getattr(other, name) == pytest.approx(getattr(one, name), rel=1e-10)
         # The rules of the classes have other nodes.
         assert getattr(mirrored, name) == pytest.approx(getattr(one, name), rel=2e-5)
+
+
+# The network's own output, of order one and quadratic, stretches the rows along the leading direction.
+QUADRATIC = gs.Problem(
+    activation="x**2-1",
+    teacher="1.57*(x+.7*(x**2-1))",
+    d=240,
+    width=636,
+    n=552,
+    n_step=4800,
+    ridge=53.28,
+    noise=0.54,
+    eta=gs.Step(0.677, 0.25),
+    readout={-1: 0.5, 0.5: 0.5},
+    output_scale="1/sqrt(N)",
+    inputs=gs.Inputs.power_law(0.71, d=240),
+)
+
+
+def test_rows_keep_what_the_quadratic_part_of_the_teacher_adds():
+    """With very many samples the rows have a covariance in closed form: of the plane, of all else, of the classes."""
+    problem = QUADRATIC.replace(n_step=240_000)
+    d, root, inputs = 240, 636**0.5, problem.inputs.at_dimension(240)
+    counts = np.array(inputs.counts(d))
+    c = np.repeat(inputs.eigenvalues, counts)
+    b = np.zeros(d)
+    b[np.cumsum(counts) - counts] = np.sqrt(inputs.teacher)
+    e, mean_readout = 0.677 * 636**0.25 / root, -0.25
+    ((_, network),) = result_of(stepped_networks(problem, plane=True))
+    groups, bulk = network.tables.groups, network.tables.bulk
+    a, _ = groups.readouts(problem.readout)
+    for value in (-1.0, 0.5):
+        # (C19e) and (C19d) for this activation, and B in the mean over the samples with and without the teacher.
+        own, by_output = 1 - 4 * e / root * np.mean(c**2) * value**2, -2 * root / d * mean_readout * c
+        covariances = []
+        for of_teacher in (2 * 1.57 * 0.7, 0.0):
+            linear = own * np.eye(d) + value * 2 * e * c[:, None] * (of_teacher * np.outer(b, b) + np.diag(by_output))
+            covariances.append(linear @ np.diag(c / d) @ linear.T)
+        mine = np.isclose(a, value)
+        weight = groups.weight[mine] / groups.weight[mine].sum()
+        plane = weight @ (groups.projection**2 + groups.rest**2)[mine]
+        rest = weight @ groups.variance[mine]
+        assert plane > 0.4 * rest
+        assert plane + rest == pytest.approx(np.trace(covariances[0]), rel=0.01)
+        others = (d - 1) / d * weight @ (groups.variance[mine] * (bulk.profile[mine] @ bulk.share))
+        assert others == pytest.approx(np.diag(covariances[1])[1:].sum(), rel=0.06)
+
+
+def test_the_direction_that_is_resolved_is_the_longer_one():
+    """A teacher may stretch the rows more than the leading direction is long, or less."""
+    assert share(QUADRATIC) == 1
+    even = QUADRATIC.replace(activation="x+.3*(x**2-1)", teacher="x**2-1", n_step=2400, n=600, ridge=2.4, noise=0.3)
+    even = even.replace(eta=gs.Step(1.5, 0.5), readout="constant", output_scale="1/N")
+    even = even.replace(width=360, inputs=gs.Inputs.power_law(0.5, d=240))
+    assert share(even) == 0
+    assert share(even, stretched_by_teacher=False) > 0.5
+
+
+def test_a_quadratic_output_of_order_one_fits_as_that_of_networks():
+    """The fit follows the squares of the inputs along the leading direction, which are no noise to it."""
+    measured, predicted = gs.simulate(QUADRATIC, seeds=16), gs.predict(QUADRATIC)
+    for name, part in (("test_error", 0.06), ("train_error", 0.1)):
+        found = measured[name]
+        error = found.std(ddof=1) / 16**0.5
+        assert abs(getattr(predicted, name) - found.mean()) < 3 * error + part * found.mean()

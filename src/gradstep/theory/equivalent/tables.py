@@ -277,8 +277,9 @@ def stepped_networks(
             step = replace(step, readout_shrinkage=1.0, taken=0.0)
         along_teacher, along_leading = 0.0, 0.0
         if plane and bulk == "structured":
-            along_teacher = share_along_teacher(problem, step.resolved, sizes.d)
-            along_leading = (1 - along_teacher) * share_along_leading(step.resolved, problem.readout, sizes.d)
+            quadratic = moments(link_of(problem.teacher)).quadratic
+            along_leading = share_along_leading(step.resolved, problem.readout, quadratic, sizes.d)
+            along_teacher = (1 - along_leading) * share_along_teacher(problem, step.resolved, sizes.d)
         in_plane = along_teacher + along_leading
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
         if step.correlated is not None and problem.output_scale != "1/N":
@@ -360,10 +361,10 @@ def _tables_in_plane(
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine)
     quadratic = moments(link_of(problem.teacher)).quadratic
-    added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
     if leading:
-        groups, bulk = groups_along_leading(along, bulk, added, step, problem.readout, sizes.d)
+        groups, bulk = groups_along_leading(along, bulk, quadratic, step, problem.readout, sizes.d)
     else:
+        added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
         groups, bulk = groups_in_plane(along, bulk, teacher_direction(along, bulk, added), added, step, sizes.d)
     features = conditional_features(
         problem.activation,

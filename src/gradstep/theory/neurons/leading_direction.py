@@ -13,11 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from gradstep.problem import Readout
+from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.plane import groups_in_plane, unit_vector
+from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part
 from gradstep.theory.step.class_variances import leading_part_of_norm, leading_variance
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
@@ -37,30 +40,38 @@ Array = NDArray[np.float64]
 _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
-#: A direction counts as clearly shorter than the leading one if its variance is that one's over this number, or less.
-_BAND = 2.0
+#: By which power of its variance over a level a direction counts as one of the longest. With this one, a direction of
+#: half the length of the leading one is one of them by a part in 250.
+_SHARPNESS = 8.0
+#: How far from all variances that level may be, in logarithms, and how often the interval is halved in which it is.
+_FAR, _HALVINGS = 10.0, 60
 #: Least sum of squared variances that is left to other directions, over that of all.
 _LEAST_LEFT = 0.005
 
 
-def share_along_leading(step: StepStatistics, readout: Readout, d: float) -> float:
+def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float, d: float) -> float:
     """Return the weight of the description that resolves the leading direction, in [0, 1].
 
     Parameters
     ----------
     step : StepStatistics
     readout : Readout
+    quadratic : float
+        The teacher's second Hermite coefficient.
     d : float
 
     Returns
     -------
     float
-        Zero on isotropic inputs, in the limit of many dimensions, and where the spike is along the teacher.
+        Zero on isotropic inputs, in the limit of many dimensions, where the spike is along the teacher, and where the
+        quadratic part of the teacher stretches the rows more than the leading direction is long.
     """
     if step.correlated is None:
         return 0.0
     values, shares = readout_values(readout)
-    share = smooth_rise(float(shares @ leading_part_of_norm(step, values, values**2, d)), *_PART)
+    # What the quadratic part of the teacher adds is along one direction too.
+    added = added_by_quadratic_part(step, values, values**2, quadratic) * step.mean_variance(values, values**2)
+    share = smooth_rise(float(shares @ leading_part_of_norm(step, values, values**2, d, added)), *_PART)
     return share * smooth_rise(1 - step.alignment**2, *_REST)
 
 
@@ -89,7 +100,7 @@ def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout:
 
 
 def groups_along_leading(
-    groups: Groups, bulk: Bulk, added: Array, step: StepStatistics, readout: Readout, d: float
+    groups: Groups, bulk: Bulk, quadratic: float, step: StepStatistics, readout: Readout, d: float
 ) -> tuple[Groups, Bulk]:
     """Return groups that have a projection on the leading direction too, with the bulk of all other directions.
 
@@ -97,8 +108,9 @@ def groups_along_leading(
     ----------
     groups : Groups
     bulk : Bulk
-    added, step
-        As in `gradstep.theory.neurons.plane.groups_in_plane`.
+    quadratic : float
+        The teacher's second Hermite coefficient.
+    step : StepStatistics
     readout : Readout
     d : float
 
@@ -106,16 +118,17 @@ def groups_along_leading(
     -------
     Groups, Bulk
     """
-    direction, mean = leading_direction(groups, bulk, step, readout), step.mean_variance(*groups.readouts(readout))
+    direction, readouts = leading_direction(groups, bulk, step, readout), groups.readouts(readout)
+    mean, added = step.mean_variance(*readouts), added_by_quadratic_part(step, *readouts, quadratic)
     groups, bulk = without_leading(groups, bulk, direction, mean, d)
-    bulk = in_units_off_spike(groups, bulk, mean)
-    found, others = groups_in_plane(groups, bulk, direction, added, step, d)
+    ratio = mean / (groups.variance - groups.norm_deviation)
+    found, others = groups_in_plane(groups, in_units_off_spike(bulk, ratio), direction, ratio * added, step, d)
     # The leading direction has taken its part of what was off the spike.
     left = (found.variance / np.repeat(groups.variance, len(found.weight) // len(groups.weight)))[:, None]
     return found, replace(others, special_profile=others.special_profile / left, profile=others.profile / left)
 
 
-def in_units_off_spike(groups: Groups, bulk: Bulk, mean: Array) -> Bulk:
+def in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
     """Return a bulk whose variances are over the mean of what rows have off the spike.
 
     As a rule this is the mean of all directions. But here the spike may have a large part of a row.
@@ -124,17 +137,15 @@ def in_units_off_spike(groups: Groups, bulk: Bulk, mean: Array) -> Bulk:
 
     Parameters
     ----------
-    groups : Groups
     bulk : Bulk
         With variances over the mean of all directions.
-    mean : ndarray, shape (groups,)
-        That mean.
+    ratio : ndarray, shape (groups,)
+        That mean over what rows have off the spike.
 
     Returns
     -------
     Bulk
     """
-    ratio = mean / (groups.variance - groups.norm_deviation)
     return replace(
         bulk,
         profile=bulk.profile * ratio[:, None],
@@ -163,43 +174,43 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d
     Returns
     -------
     Groups, Bulk
-        The bulk has one more class, with the leading direction's variances. Its share is negative, and takes it away.
     """
-    variance = bulk.special_profile @ direction**2
-    deviation = _norm_of_others(groups, bulk, direction, mean, d)
+    share = bulk.share * (1 - _part_of_longest(bulk.share, groups.weight @ bulk.profile, 1 / d))
+    deviation = _norm_of_others(groups, bulk, direction, share, mean, d)
     norms = groups.variance - groups.norm_deviation + deviation
-    share = np.append(bulk.share, -1 / d) / (1 - 1 / d)
-    profile = np.concatenate([bulk.profile, variance[:, None]], axis=1)
-    bulk = replace(
-        bulk,
-        share=share,
-        profile=profile,
-        # The pull is that of rows of length one, which were longer or shorter before.
-        pull=bulk.pull * np.sqrt(groups.variance / norms)[:, None],
+    # The pull is that of rows of length one, which were longer or shorter before.
+    pull = bulk.pull * np.sqrt(groups.variance / norms)[:, None]
+    return replace(groups, variance=norms, norm_deviation=deviation), replace(
+        bulk, share=share / share.sum(), pull=pull
     )
-    return replace(groups, variance=norms, norm_deviation=deviation), bulk
 
 
-def _norm_of_others(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d: float) -> Array:
+def _part_of_longest(share: Array, variance: Array, count: float) -> Array:
+    """Return which part of each class belongs to the longest directions, of which there is a given share.
+
+    A direction counts as much as its variance is above a level, to a power so high that it is all or nothing where the
+    longest directions are much longer than all others.
+    """
+    logarithm = np.log(np.maximum(variance, NOTHING))
+    low, high = logarithm.min() - _FAR, logarithm.max() + _FAR
+    for _ in range(_HALVINGS):
+        level = (low + high) / 2
+        part = expit(_SHARPNESS * (logarithm - level))
+        low, high = (level, high) if share @ part > count else (low, level)
+    return np.asarray(part)
+
+
+def _norm_of_others(groups: Groups, bulk: Bulk, direction: Array, share: Array, mean: Array, d: float) -> Array:
     """Return `Groups.norm_deviation` of what rows have off the spike and the leading direction.
 
     The variance of a squared norm is twice the sum of the squared variances of all directions. Of those directions, the
     part of the spike off the leading direction is left out too.
     """
-    variance, deviation = bulk.special_profile @ direction**2, np.abs(groups.norm_deviation)
+    deviation = np.abs(groups.norm_deviation)
     off = unit_vector(bulk.spike - float(bulk.spike @ direction) * direction) ** 2
-    # Where few directions are as long as the leading one, the sum over those that are clearly shorter has more digits
-    # than the difference of two sums.
-    parts = [1 / (1 + (_BAND * of / variance[:, None]) ** 8) for of in (bulk.profile, bulk.special_profile)]
-    shorter = d * ((bulk.profile**2 * parts[0]) @ bulk.share) - _of_vector(bulk.special_profile, parts[1], off)
-    whole = d * (bulk.profile**2 @ bulk.share)
-    others = np.maximum(shorter, whole - variance**2 - _of_vector(bulk.special_profile, 1.0, off))
+    whole, others = (d * (bulk.profile**2 @ of) for of in (bulk.share, share))
+    others = others - 2 * bulk.special_profile**2 @ off + (bulk.special_profile @ off) ** 2
     found = mean * np.sqrt(2 * np.maximum(others, _LEAST_LEFT * whole)) / d
     # Rows of several readouts have no common eigenvectors, and the sum has the diagonals of their covariances only.
     found *= np.maximum(1.0, deviation / (mean * np.sqrt(2 * whole) / d))
     return np.asarray(np.sign(groups.norm_deviation) * np.minimum(found, deviation))
-
-
-def _of_vector(variances: Array, parts: Array | float, square: Array) -> Array:
-    """Return what a vector has of the sum of squared variances, from its squared components."""
-    return np.asarray(2 * (variances**2 * parts) @ square - ((variances * parts) @ square) ** 2)

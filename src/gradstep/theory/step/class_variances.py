@@ -49,11 +49,24 @@ def leading_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
     return np.asarray(variances.max(axis=1) / (variances @ step.correlated.spectrum.share))
 
 
-def leading_part_of_norm(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
+def leading_part_of_norm(step: StepStatistics, a: Array, a_square: Array, d: float, beside: Array | float) -> Array:
     """Return the part of the variance of a row's squared norm that is due to one leading direction, shape (rows,).
 
-    Docs, "Correlated inputs", equation (C20a). Parameters are as in `class_variances`, with the dimension.
+    Docs, "Correlated inputs", equation (C20a).
+
+    Parameters
+    ----------
+    step, a, a_square
+        As in `class_variances`.
+    d : float
+    beside : ndarray, shape (rows,)
+        ``d`` times the variance that rows have along one more direction.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
     """
     assert step.correlated is not None
     variances = class_variances(step, a, a_square)
-    return np.asarray(variances.max(axis=1) ** 2 / (d * (variances**2 @ step.correlated.spectrum.share)))
+    whole = d * (variances**2 @ step.correlated.spectrum.share) + np.square(beside)
+    return np.asarray(variances.max(axis=1) ** 2 / whole)

@@ -1,7 +1,7 @@
 """Which examples hypothesis tries: the same in every run, unless the command line asks for ``random``.
 
 No test leaves figures open in pyplot to the next. What collection makes stays until the end, so that the garbage
-collector need not look through it again and again.Parallel processes begin to collect at different files: in a fresh
+collector need not look through it again and again. Parallel processes begin to collect at different files: in a fresh
 clone the process that meets a file or a package first compiles it, and the others read what it has written.
 """
 

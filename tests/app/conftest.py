@@ -29,8 +29,9 @@ ARGUMENTS = [
 class Server:
     """The real program, its address and what it says."""
 
-    def __init__(self, port=0):
-        command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", str(port), "--workers", "2"]
+    def __init__(self, port=0, workers=2):
+        arguments = ["app", "--no-browser", "--port", str(port), "--workers", str(workers)]
+        command = [sys.executable, "-m", "gradstep", *arguments]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -82,8 +83,8 @@ def start_server():
     """Return what starts a server of this test's own."""
     started = []
 
-    def start(port=0):
-        started.append(Server(port))
+    def start(port=0, workers=2):
+        started.append(Server(port, workers))
         return started[-1]
 
     yield start

@@ -57,7 +57,8 @@ class Page:
 
     def open(self, fragment="", studies=()):
         """Open the page; of its questions for optima and spectra, which cost seconds each, only `studies` are sent."""
-        self.page.goto("about:blank")  # only the fragment may differ from the page before
+        if self.page.url != "about:blank":  # as a test leaves it
+            self.page.goto("about:blank")  # only the fragment may differ from the page before
         self.send(studies)
         self.requests.clear()
         self.page.goto(self.address + fragment)
@@ -1300,7 +1301,7 @@ def test_colours_are_those_of_the_figures(api):
 
 
 def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
-    server = start_server()
+    server = start_server(workers=1)
     watched = Page(browser, server)
     page = watched.open(FAST)
     port = urllib.parse.urlsplit(server.address).port
@@ -1312,7 +1313,7 @@ def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
     watched.write("noise-value", "0.4")
     watched.until("document.getElementById('failure').textContent.includes('does not answer')")
     assert page.locator("#regime-title").inner_text() == "No prediction for this setting"
-    server = start_server(port)
+    server = start_server(port, workers=1)
     watched.until("document.getElementById('regime-title').textContent !== 'No prediction for this setting'")
     assert page.locator("#failure").inner_text() == ""
     assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=0.4)), rel=1e-3)
@@ -1323,7 +1324,7 @@ def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
     page.wait_for_timeout(400)
     server.process.send_signal(signal.SIGINT)
     server.process.wait(30)
-    start_server(port)
+    start_server(port, workers=1)
     expected = gs.predict(problem_of({**DEFAULT, "noise": 0.4, "activation": "x**2 + 0.3*x"})).test_error
     watched.until(f"Math.abs(document.querySelector('#numbers dd').textContent / {expected!r} - 1) < 1e-3")
     assert page.locator("#failure").inner_text() == ""

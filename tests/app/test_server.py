@@ -760,6 +760,27 @@ def test_the_page_may_load_from_this_server_only(api):
     assert api.get("/static/..%2f..%2fserver.py").status_code == 404
 
 
+def test_parts_of_an_answer_are_sent_at_once(monkeypatch):
+    """A small part waits otherwise until the client acknowledges the part before, 40 ms."""
+    found = []
+
+    async def run(listening):
+        accepted = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(lambda _, writer: accepted.set_result(writer), sock=listening)
+        async with server:
+            with socket.create_connection(listening.getsockname()):
+                writer = await accepted
+                found.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+                writer.close()
+                await writer.wait_closed()
+
+    monkeypatch.setattr("gradstep.app.server.create_app", lambda **_: None)
+    monkeypatch.setattr("uvicorn.Server.run", lambda _, sockets: asyncio.run(run(sockets[0])))
+    with ThreadPoolExecutor(1) as thread:  # the browser's tests leave a loop running in this one
+        thread.submit(serve, browser=False).result()
+    assert found == [1]
+
+
 def test_an_address_in_use_is_named():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -43,7 +43,7 @@ def test_is_drawn_in_light_and_dark(name, quick, tmp_path):
         canvas.savefig(tmp_path / "figure.png")
         assert len(canvas.axes) >= 3
     if name == "phase_diagram":
-        names = {text.get_text() for axes in draw(result.outcome.panels).axes for text in axes.texts}
+        names = {text.get_text() for axes in canvas.axes for text in axes.texts}
         assert names <= {"initial", "small step", "large step", "constant", "vocabulary", "Gaussian"}
         assert len(names) >= 3
 

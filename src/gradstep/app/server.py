@@ -452,7 +452,9 @@ def serve(
     """
     integer("port", port, 0, 65535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends the parts of an answer at once only where the protocol has its name: otherwise the second part waits
+    # until the first is acknowledged, 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.rounding import rounded
 from sklearn import datasets
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
@@ -175,16 +176,6 @@ def _summary(entry: Row) -> Row:
     return found
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.4g}") if np.isfinite(value) else None
-    return value
-
-
 def main() -> None:
     """Measure all tables, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,13 +186,13 @@ def main() -> None:
         warnings.simplefilter("ignore", FutureWarning)
         for name, *table in tables():
             entries.append(measure(name, *table))
-            print(json.dumps(_rounded(_summary(entries[-1]))), flush=True)
+            print(json.dumps(rounded(_summary(entries[-1]), 4)), flush=True)
     settings = {"width": WIDTH, "pools": POOLS, "refits": REFITS, "seconds": time.process_time() - began}
     rows = summary(entries)
     for factor in (1, 2):
         held, known = (sum(row[f"times_{factor}"][key] for row in rows) for key in ("held", "known"))
         settings[f"held_{factor}"] = 100 * held / known
-    kept = _rounded({"settings": settings, "summary": rows, "tables": entries})
+    kept = rounded({"settings": settings, "summary": rows, "tables": entries}, 4)
     # A line for each table.
     parts = [f'"settings": {json.dumps(kept["settings"])}']
     for key in ("summary", "tables"):

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.estimator_data import DataSet, data_sets, development_sets
+from benchmarks.rounding import rounded
 from scipy.special import stdtrit
 from threadpoolctl import threadpool_limits
 
@@ -310,16 +311,6 @@ def _coverage(cells: list[Row], kind: str) -> float:
     return float(100 * np.mean(held)) if held else float("nan")
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.4g}") if np.isfinite(value) else None
-    return value
-
-
 def _lines(kept: Row) -> str:
     """Return JSON with a line for each table, law or other entry."""
     parts = []
@@ -357,7 +348,7 @@ def main() -> None:
         if kept["synthetic"] and kept["tables"]:
             kept["summary"] = summary(kept)
         draft = options.file.with_suffix(".draft")
-        draft.write_text(_lines(_rounded(kept)))
+        draft.write_text(_lines(rounded(kept, 4)))
         draft.replace(options.file)
 
     with threadpool_limits(1):

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.random_settings import COUNT, STEEP, problem
+from benchmarks.rounding import rounded
 from threadpoolctl import threadpool_limits
 
 import gradstep as gs
@@ -72,18 +73,7 @@ def row(number: int, networks: Sequence[Row]) -> Row:
     for of in MATRICES:
         values = np.array([each[of] for each in networks if of in each])
         found[of] = [values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(len(values))]
-    return _short(found)
-
-
-def _short(values: Any) -> Any:
-    """Return plain lists and numbers, to six digits, and nothing for what is no number."""
-    if isinstance(values, dict):
-        return {key: _short(value) for key, value in values.items()}
-    if isinstance(values, list | tuple | np.ndarray):
-        return [_short(value) for value in values]
-    if isinstance(values, float):
-        return None if math.isnan(values) else float(f"{values:.6g}")
-    return values
+    return rounded(found, 6)
 
 
 def theory(number: int) -> Row:
@@ -104,7 +94,7 @@ def theory(number: int) -> Row:
                 found[f"caveats of {of}"] = _sizes(spectrum.caveats)
             except GradstepError as error:
                 found[f"{of} failure"] = str(error)
-    return _short(found)
+    return rounded(found, 6)
 
 
 def _sizes(caveats: Iterable[Caveat]) -> dict[str, float]:
@@ -149,7 +139,7 @@ def summary(rows: Sequence[Row]) -> list[Row]:
                 squares = [float(np.sqrt(np.mean(each**2))) for each in (off, by_chance)]
                 entry[name] |= {"median": float(np.median(off)), "off": squares[0], "by_chance": squares[1]}
         found.append(entry)
-    return _short(found)
+    return rounded(found, 6)
 
 
 def factors(rows: Sequence[Row]) -> dict[str, float]:
@@ -176,9 +166,8 @@ def main() -> None:
         told = sorted((each for each in kept if "theory" in each), key=lambda each: each["number"])
         settings = {"settings": len(told), "d": DIMENSION, "networks": NETWORKS, "spectra": SPECTRA}
         table = {"settings": settings, "summary": summary(told), "factors": factors(told), "rows": told}
-        write_whole(
-            options.file, json.dumps(_short(table), separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n"
-        )
+        text = json.dumps(rounded(table, 6), separators=(",", ":")).replace('{"number"', '\n{"number"')
+        write_whole(options.file, text + "\n")
 
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         if options.theory:

@@ -326,9 +326,7 @@ def tables_of(
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:
         groups = regrouped(groups)
-    # The length of an input fluctuates as that of an isotropic one in the effective dimension.
-    effective = sizes.d if step.correlated is None else sizes.d / step.correlated.spectrum.moment(2)
-    dimension = length_dimension(problem.activation, rows, effective)
+    dimension = length_dimension(problem.activation, rows, _effective_dimension(step, sizes.d))
     features = conditional_features(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
@@ -372,11 +370,16 @@ def _tables_in_plane(
         groups,
         step.alignment,
         refine,
-        length_dimension(problem.activation, "network", sizes.d),
+        length_dimension(problem.activation, "network", _effective_dimension(step, sizes.d)),
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
     return Tables(features, groups, bulk)
+
+
+def _effective_dimension(step: StepStatistics, d: float) -> float:
+    """Return the dimension in which the length of an isotropic input fluctuates as that of an input does."""
+    return d if step.correlated is None else d / step.correlated.spectrum.moment(2)
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

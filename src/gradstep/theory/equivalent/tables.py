@@ -370,16 +370,24 @@ def _tables_in_plane(
         groups,
         step.alignment,
         refine,
-        length_dimension(problem.activation, "network", _effective_dimension(step, sizes.d)),
+        length_dimension(problem.activation, "network", _effective_dimension(step, sizes.d, resolved=int(leading))),
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
     return Tables(features, groups, bulk)
 
 
-def _effective_dimension(step: StepStatistics, d: float) -> float:
-    """Return the dimension in which the length of an isotropic input fluctuates as that of an input does."""
-    return d if step.correlated is None else d / step.correlated.spectrum.moment(2)
+def _effective_dimension(step: StepStatistics, d: float, resolved: int = 0) -> float:
+    """Return the dimension in which the length of an isotropic input fluctuates as that of an input does.
+
+    The first directions of the inputs may be resolved. They are no part of that length.
+    """
+    if step.correlated is None:
+        return d
+    known = step.correlated.spectrum
+    longest = float(known.eigenvalue.max())
+    once, twice = (d * known.moment(power) - resolved * longest**power for power in (1, 2))
+    return once**2 / twice
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

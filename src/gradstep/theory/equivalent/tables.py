@@ -326,7 +326,9 @@ def tables_of(
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:
         groups = regrouped(groups)
-    dimension = length_dimension(problem.activation, rows, _effective_dimension(step, sizes.d))
+    # The length of an input fluctuates as that of an isotropic one in the effective dimension.
+    effective = sizes.d if step.correlated is None else sizes.d / step.correlated.spectrum.moment(2)
+    dimension = length_dimension(problem.activation, rows, effective)
     features = conditional_features(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
@@ -370,24 +372,11 @@ def _tables_in_plane(
         groups,
         step.alignment,
         refine,
-        length_dimension(problem.activation, "network", _effective_dimension(step, sizes.d, resolved=int(leading))),
+        length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
     return Tables(features, groups, bulk)
-
-
-def _effective_dimension(step: StepStatistics, d: float, resolved: int = 0) -> float:
-    """Return the dimension in which the length of an isotropic input fluctuates as that of an input does.
-
-    The first directions of the inputs may be resolved. They are no part of that length.
-    """
-    if step.correlated is None:
-        return d
-    known = step.correlated.spectrum
-    longest = float(known.eigenvalue.max())
-    once, twice = (d * known.moment(power) - resolved * longest**power for power in (1, 2))
-    return once**2 / twice
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

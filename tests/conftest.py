@@ -22,7 +22,7 @@ settings.load_profile("repeatable")
 
 gc.disable()
 
-#: All files of tests in the order in which they run, and whether all are collected by several processes.
+#: All files of tests in the order in which they run, and whether several processes collect all of them.
 FILES = sorted(Path(__file__).parent.rglob("test_*.py"), key=lambda path: path.parts)
 TOGETHER = pytest.StashKey[bool]()
 
@@ -30,7 +30,9 @@ TOGETHER = pytest.StashKey[bool]()
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     config, worker = session.config, os.environ.get("PYTEST_XDIST_WORKER")
-    if worker and config.args == config.getini("testpaths"):
+    # Files that are named are collected even where the command line leaves them out.
+    left_out = config.getoption("ignore") or config.getoption("ignore_glob")
+    if worker and not left_out and config.args == config.getini("testpaths"):
         first = len(FILES) * int(worker.removeprefix("gw")) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         config.args = list(map(str, FILES[first:] + FILES[:first]))
         config.stash[TOGETHER] = True

@@ -41,7 +41,7 @@ _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
 #: By which power of its variance over a level a direction counts as one of the longest. With this one, a direction of
-#: half the length of the leading one is one of them by a part in 250.
+#: half that variance is one of them by a part in 250.
 _SHARPNESS = 8.0
 #: How far from all variances that level may be, in logarithms, and how often the interval is halved in which it is.
 _FAR, _HALVINGS = 10.0, 60
@@ -64,7 +64,7 @@ def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float
     -------
     float
         Zero on isotropic inputs, in the limit of many dimensions, where the spike is along the teacher, and where the
-        quadratic part of the teacher stretches the rows more than the leading direction is long.
+        quadratic part of the teacher adds twice the variance of the leading direction or more.
     """
     if step.correlated is None:
         return 0.0

@@ -452,8 +452,8 @@ def serve(
     """
     integer("port", port, 0, 65535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends the parts of an answer at once only where the protocol has its name: otherwise the second part waits
-    # until the first is acknowledged, 40 ms.
+    # A socket may hold back the second part of an answer until the browser has acknowledged the first, for 40 ms.
+    # asyncio turns this off, but only for sockets that were made with TCP as their named protocol.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 #: Half the width of a panel, in scales, and the number of its points. With these the error of a variance is at most
 #: ``exp(h^2 sinh(t)^2 - t points)`` of the averages near the panel, for any ``t``: 1e-14 at ``t = 1.7``.
 _HALF, _POINTS = 2.0, 38
-#: A panel is used if it has so many times as many means as points.
+#: A panel is used if it has so many times as many means as points. With fewer means it takes more time than it saves.
 _GAIN = 3
 #: Means at which polynomials are evaluated at once.
 _CHUNK = 1 << 12
@@ -76,23 +76,33 @@ def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale:
     count = sum(panels.number for panels in shared)
     result = np.empty((len(found), len(mean)))
     known, result[:, alone] = np.split(found, [count * _POINTS], axis=1)
-    _interpolate(result, known.reshape(len(found), count, _POINTS), shared, mean)
+    members = np.concatenate([panels.members for panels in shared])
+    result[:, members] = _interpolated(known.reshape(len(found), count, _POINTS), shared, mean)
     return result
 
 
-def _interpolate(result: Array, known: Array, shared: list[_Panels], mean: Array) -> None:
-    """Fill in the averages of all members, from `known` of shape (statistics, panels, points)."""
+def _interpolated(known: Array, shared: list[_Panels], mean: Array) -> Array:
+    """Return the averages of the members of all panels, in their order.
+
+    Parameters
+    ----------
+    known : ndarray, shape (statistics, panels, points)
+        Averages at the points of all panels.
+    shared : list of _Panels
+    mean : ndarray, shape (elements,)
+    """
     coefficients = known @ _transform()
     first = np.cumsum([0, *(panels.number for panels in shared)])
-    found = [panels.located(mean) for panels in shared]
-    panel = np.concatenate([start + each for start, (each, _) in zip(first, found, strict=False)])
-    place, members = np.concatenate([each for _, each in found]), np.concatenate([panels.members for panels in shared])
-    order = np.argsort(panel, kind="stable")
+    located = [panels.located(mean) for panels in shared]
+    panel = np.concatenate([start + each for start, (each, _) in zip(first, located, strict=False)])
+    place = np.concatenate([each for _, each in located])
+    order, found = np.argsort(panel, kind="stable"), np.empty((len(known), len(panel)))
     for chosen in np.split(order, range(_CHUNK, len(order), _CHUNK)):
         polynomials = chebyshev.chebvander(place[chosen], _POINTS - 1).T
         numbers, starts = np.unique(panel[chosen], return_index=True)
         for number, start, stop in zip(numbers, starts, [*starts[1:], len(chosen)], strict=True):
-            result[:, members[chosen[start:stop]]] = coefficients[:, number] @ polynomials[:, start:stop]
+            found[:, chosen[start:stop]] = coefficients[:, number] @ polynomials[:, start:stop]
+    return found
 
 
 def _panels(mean: Array, scale: Array) -> list[_Panels]:

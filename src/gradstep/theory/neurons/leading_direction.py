@@ -27,7 +27,6 @@ from gradstep.theory.step.transitions import smooth_rise
 
 __all__ = [
     "groups_along_leading",
-    "in_units_off_spike",
     "leading_direction",
     "share_along_leading",
     "without_leading",
@@ -40,10 +39,11 @@ Array = NDArray[np.float64]
 _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
-#: By which power of its variance over a level a direction counts as one of the longest. With this one, a direction of
-#: half that variance is one of them by a part in 250.
+#: Power of the ratio between the variance of a class and the level from which on directions count as the longest. With
+#: it, a class of half that level gives one direction in 250.
 _SHARPNESS = 8.0
-#: How far from all variances that level may be, in logarithms, and how often the interval is halved in which it is.
+#: How far that level may be from all variances, in logarithms, and how often the interval around it is halved. It is
+#: halved here because `scipy.optimize` takes longer to import than a prediction takes.
 _FAR, _HALVINGS = 10.0, 60
 #: Least sum of squared variances that is left to other directions, over that of all.
 _LEAST_LEFT = 0.005
@@ -69,7 +69,7 @@ def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float
     if step.correlated is None:
         return 0.0
     values, shares = readout_values(readout)
-    # What the quadratic part of the teacher adds is along one direction too.
+    # The quadratic part of the teacher makes rows longer along a single direction, too.
     added = added_by_quadratic_part(step, values, values**2, quadratic) * step.mean_variance(values, values**2)
     share = smooth_rise(float(shares @ leading_part_of_norm(step, values, values**2, d, added)), *_PART)
     return share * smooth_rise(1 - step.alignment**2, *_REST)
@@ -122,13 +122,13 @@ def groups_along_leading(
     mean, added = step.mean_variance(*readouts), added_by_quadratic_part(step, *readouts, quadratic)
     groups, bulk = without_leading(groups, bulk, direction, mean, d)
     ratio = mean / (groups.variance - groups.norm_deviation)
-    found, others = groups_in_plane(groups, in_units_off_spike(bulk, ratio), direction, ratio * added, step, d)
+    found, others = groups_in_plane(groups, _in_units_off_spike(bulk, ratio), direction, ratio * added, step, d)
     # The leading direction has taken its part of what was off the spike.
     left = (found.variance / np.repeat(groups.variance, len(found.weight) // len(groups.weight)))[:, None]
     return found, replace(others, special_profile=others.special_profile / left, profile=others.profile / left)
 
 
-def in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
+def _in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
     """Return a bulk whose variances are over the mean of what rows have off the spike.
 
     As a rule this is the mean of all directions. But here the spike may have a large part of a row.
@@ -185,18 +185,20 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d
     )
 
 
-def _part_of_longest(share: Array, variance: Array, count: float) -> Array:
-    """Return which part of each class belongs to the longest directions, of which there is a given share.
+def _part_of_longest(share: Array, variance: Array, wanted: float) -> Array:
+    """Return the part of each class that belongs to the longest directions.
 
-    A direction counts as much as its variance is above a level, to a power so high that it is all or nothing where the
-    longest directions are much longer than all others.
+    A class gives nearly all of its directions if its variance is well above a level, and hardly any far below it.
+    The level is the one at which all classes together give the share `wanted` of all directions.
+
+    Docs, "Correlated inputs", equation (C20c).
     """
     logarithm = np.log(np.maximum(variance, NOTHING))
     low, high = logarithm.min() - _FAR, logarithm.max() + _FAR
     for _ in range(_HALVINGS):
         level = (low + high) / 2
         part = expit(_SHARPNESS * (logarithm - level))
-        low, high = (level, high) if share @ part > count else (low, level)
+        low, high = (level, high) if share @ part > wanted else (low, level)
     return np.asarray(part)
 
 

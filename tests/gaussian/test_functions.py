@@ -19,6 +19,9 @@ EXACT = {
     "sign": np.sign,
     "heaviside": lambda x: 1.0 * (x > 0),
     "hardtanh": lambda x: np.clip(x, -1, 1),
+    "elu": lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0)) - 1),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(np.minimum(x, 0)) - 1)),
+    "mish": lambda x: x * np.tanh(np.log(1 + np.exp(x))),
     "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "softplus": lambda x: np.log(1 + np.exp(x)),
@@ -92,16 +95,37 @@ def test_large_arrays_are_evaluated_in_blocks_with_the_same_result():
         np.testing.assert_allclose(function.derivative(x.T), function.derivative(x).T, rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["relu", "sign", "hardtanh", "leaky_relu"])
+@pytest.mark.parametrize("name", ["relu", "sign", "hardtanh", "leaky_relu", "elu", "selu"])
 def test_no_warning_at_extremes(name):
     assert np.isfinite(REGISTERED[name](np.array([-1e300, 0.0, 1e300]))).all()
 
 
-@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softplus", "silu", "gelu", "erf"])
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softplus", "silu", "gelu", "erf", "elu", "mish"])
 def test_saturation(name):
     x = np.array([-800.0, 800.0])
     assert np.isfinite(REGISTERED[name](x)).all()
-    np.testing.assert_allclose(REGISTERED[name].derivative(x), [0.0, float(name in ("softplus", "silu", "gelu"))])
+    np.testing.assert_allclose(REGISTERED[name].derivative(x), [0.0, float(name not in ("tanh", "sigmoid", "erf"))])
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "mish"])
+def test_derivatives_are_those_of_the_values(name):
+    function, step = REGISTERED[name], 1e-5
+    slopes = (function(X + step) - function(X - step)) / (2 * step)
+    np.testing.assert_allclose(function.derivative(X), slopes, atol=1e-9)
+
+
+def test_selu_keeps_mean_zero_and_variance_one():
+    # Klambauer et al. 2017, equation (14): what its two constants are chosen for.
+    found = smoothed(REGISTERED["selu"], 0.0, 1.0)
+    np.testing.assert_allclose([found.mean, found.second_moment], [0.0, 1.0], atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+def test_averages_of_elu_are_closed(scale):
+    mean = np.linspace(-3, 3, 7)
+    below = np.exp(mean + scale**2 / 2) * scipy.special.ndtr(-mean / scale - scale) - scipy.special.ndtr(-mean / scale)
+    relu = smoothed(REGISTERED["relu"], mean, scale).mean
+    np.testing.assert_allclose(smoothed(REGISTERED["elu"], mean, scale).mean, relu + below, rtol=0, atol=1e-13)
 
 
 def test_derivatives_of_sigmoids_have_their_digits_where_they_are_small():
@@ -164,9 +188,10 @@ def test_refuses_infinite_kinks():
         ScalarFunction.from_callable(np.tanh, kinks=(math.inf,))
 
 
-@pytest.mark.parametrize("name", ["tanh", "sigmoid", "silu", "sqrt(1+x**2)", "x/(4+x**2)"])
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "silu", "mish", "sqrt(1+x**2)", "x/(4+x**2)"])
 def test_pole_distance_is_not_larger_than_the_distance_of_the_pole(name):
-    pole = {"tanh": math.pi / 2, "sigmoid": math.pi, "silu": math.pi, "sqrt(1+x**2)": 1.0, "x/(4+x**2)": 2.0}[name]
+    poles = {"tanh": math.pi / 2, "sigmoid": math.pi, "silu": math.pi, "mish": 0.75 * math.pi}
+    pole = (poles | {"sqrt(1+x**2)": 1.0, "x/(4+x**2)": 2.0})[name]
     assert 0.2 * pole <= scalar_function(name).pole_distance <= 1.0001 * pole
 
 

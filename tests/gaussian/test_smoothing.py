@@ -291,6 +291,16 @@ def test_infinite_averages_are_refused(name, scale):
         smoothed(scalar_function(name), 0.0, scale)
 
 
+def test_a_bump_far_from_the_mean_is_no_growth():
+    # E f and E f^2 of x exp(-x^2/2) are closed. Far from the mean all of the bump is where z has hardly any mass.
+    mean, scale = np.linspace(-80, 80, 41)[:, None], np.array([0.0, 0.1, 1.0, 3.0, 10.0, 40.0, 200.0])
+    found = smoothed(scalar_function("x*exp(-x**2/2)"), mean, scale)
+    width, narrower = 1 + scale**2, 1 + 2 * scale**2
+    np.testing.assert_allclose(found.mean, mean * width**-1.5 * np.exp(-(mean**2) / (2 * width)), rtol=0, atol=1e-15)
+    square = (scale**2 / narrower + (mean / narrower) ** 2) * narrower**-0.5 * np.exp(-(mean**2) / narrower)
+    np.testing.assert_allclose(found.second_moment, square, rtol=0, atol=1e-15)
+
+
 def test_fast_growth():
     value = smoothed(scalar_function("exp"), 0.5, [0.1, 1.0, 3.0])
     s = np.array([0.1, 1.0, 3.0])

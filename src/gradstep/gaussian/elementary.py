@@ -19,6 +19,8 @@ Parity = Literal["odd", "even"]
 Kernel = Callable[[Any], Any]
 
 LEAKY_SLOPE = 0.01
+#: Scale and depth of selu (Klambauer et al. 2017): those with which mean zero and variance one stay in every layer.
+SELU_SCALE, SELU_DEPTH = 1.0507009873554805, 1.6732632423543772
 #: Highest degree of a Hermite polynomial that has a name.
 MAXIMUM_DEGREE = 40
 _ROOT_HALF = math.sqrt(0.5)
@@ -110,7 +112,7 @@ def _special(name: str, fallback: Kernel | None = None) -> Kernel:
 
 
 _tanh, _exp, _sin, _cos = _standard("tanh"), _standard("exp"), _standard("sin"), _standard("cos")
-_log, _sqrt, _abs = _standard("log"), _standard("sqrt"), _standard("abs")
+_log, _sqrt, _abs, _expm1 = _standard("log"), _standard("sqrt"), _standard("abs"), _standard("expm1")
 _erf, _ndtr = _special("erf"), _special("ndtr")
 _sigmoid = _special("expit", lambda x: 0.5 + 0.5 * _tanh(0.5 * x))
 
@@ -162,6 +164,26 @@ def _hardtanh(x: Any) -> Any:
     return xp.minimum(xp.maximum(x, -one), one)
 
 
+def _below_zero(x: Any) -> Any:
+    if is_numpy_array(x):
+        return np.minimum(x, 0.0)
+    xp = array_namespace(x)
+    return xp.minimum(x, xp.zeros_like(x))
+
+
+def _elu(depth: float, scale: float) -> tuple[Kernel, Kernel]:
+    """Return ``scale x`` above zero and ``scale depth (exp(x) - 1)`` below, and the derivative."""
+
+    def value(x: Any) -> Any:
+        return scale * _relu(x) + scale * depth * _expm1(_below_zero(x))
+
+    def derivative(x: Any) -> Any:
+        above = _heaviside(x)
+        return scale * above + scale * depth * (1.0 - above) * _exp(_below_zero(x))
+
+    return value, derivative
+
+
 def _softplus(x: Any) -> Any:
     if is_numpy_array(x):
         # Twice as fast as logaddexp.
@@ -210,6 +232,15 @@ def _silu_derivative(x: Any) -> Any:
     return value * (1.0 + x * (1.0 - value))
 
 
+def _mish(x: Any) -> Any:
+    return x * _tanh(_softplus(x))
+
+
+def _mish_derivative(x: Any) -> Any:
+    saturated = _tanh(_softplus(x))
+    return saturated + x * (1.0 - saturated * saturated) * _sigmoid(x)
+
+
 def _density(x: Any) -> Any:
     return _exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
 
@@ -255,11 +286,15 @@ def _table() -> dict[str, Elementary]:
             parity="odd",
             piecewise_linear=True,
         ),
+        Elementary("elu", *_elu(1.0, 1.0), kinks=(0.0,)),
+        Elementary("selu", *_elu(SELU_DEPTH, SELU_SCALE), kinks=(0.0,)),
         Elementary(
             "tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2, of_exponential=_tanh_of_exponential
         ),
         Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi, of_exponential=_sigmoid_of_exponential),
         Elementary("softplus", _softplus, _sigmoid, strip=math.pi),
+        # Its poles are where exp(x) is one of -1 + i and -1 - i.
+        Elementary("mish", _mish, _mish_derivative, strip=0.75 * math.pi),
         Elementary("silu", lambda x: x * _sigmoid(x), _silu_derivative, strip=math.pi),
         Elementary(
             "erf", _erf, lambda x: _exp(-x * x) * (2.0 / math.sqrt(math.pi)), parity="odd", strip=2.0, entire=True

@@ -46,6 +46,8 @@ _CHUNK = 1 << 17
 _MOST_SINES = 8  # in a closed form, which takes every pair of them
 _ONE_BUCKET = 20_000
 _LARGEST_RANGE = 60.0
+# Logarithm of a square that is nothing beside the largest: averages of 1e-100 of the largest one.
+_NO_MASS = -460.0
 # Gauss-Legendre with 24 nodes resolves the square of sin(t x), whose effective strip is 16 / t, on a panel this wide.
 _PANEL_PER_STRIP = 1.0
 _NARROWEST_UNIFORM = 0.3
@@ -516,6 +518,8 @@ def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) 
     power = _growth(function)
     if power is not None:
         return _range_for_power(power, order)
+    # Far from a bump all that an average sees of it lies where hardly any mass of z is: such an average counts as zero.
+    around_zero = np.abs(function(np.array([-1.0, 0.0, 1.0]))).max()
     log_mass: list[Array] = []
     z = 0.0
     while True:
@@ -525,8 +529,12 @@ def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) 
         with np.errstate(divide="ignore"):
             log_mass.append(2 * np.log(size * max(z, 1.0)) - 0.5 * z * z)
         z += 1.0
-        if z > _half_range(order) and not np.any(log_mass[-1] > np.max(log_mass, axis=0) - _DIGITS):
-            return z
+        if z > _half_range(order):
+            most = np.max(log_mass, axis=0)
+            with np.errstate(divide="ignore"):
+                largest = max(most.max(initial=-np.inf), 2 * np.log(around_zero))
+            if not np.any(log_mass[-1] > np.maximum(most - _DIGITS, largest + _NO_MASS)):
+                return z
 
 
 def _no_finite_moments(function: ScalarFunction, s: Array) -> InvalidInput:

@@ -52,6 +52,10 @@ def test_one_problem_is_predicted_and_measured():
         assert overlay.seeds == 3
     with pytest.raises(InvalidInput, match="quantity"):
         found["loss"]
+    assert list(found) == list(QUANTITIES)
+    assert set(measured) == set(measured.values)
+    assert "loss" not in found
+    assert "loss" not in measured
 
 
 def test_problems_and_penalties_make_axes():

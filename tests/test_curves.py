@@ -51,6 +51,8 @@ def test_numbers_are_those_of_predict_and_simulate(measured):
                 assert measured[name].standard_error[i, j] == pytest.approx(error, rel=1e-6)
     with pytest.raises(InvalidInput, match="quantity"):
         measured["tset_error"]
+    assert "test_error" in measured
+    assert "tset_error" not in measured
 
 
 def test_the_line_passes_through_the_theory_at_the_places_and_is_dense(measured):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -119,6 +119,10 @@ class Comparison(Summarised):
         if quantity not in self.overlays:
             raise InvalidInput("quantity", quantity, f"one of {', '.join(self.overlays)}")
         return self.overlays[quantity]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the quantities."""
+        return iter(self.overlays)
 
     @cached_property
     def cells(self) -> tuple[Mapping[str, Mapping[str, float]], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -87,6 +87,10 @@ class Curve(Summarised):
             return self.comparison[quantity]
         nan = np.full(self.grid.shape, math.nan)
         return Overlay(self._theory(quantity), nan, nan, np.zeros(self.grid.shape, dtype=int))
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the quantities."""
+        return iter(QUANTITIES)
 
     def overlay(self, quantity: str, label_noise: str | None = None) -> Overlay:
         """Return the overlay of a quantity, with label noise in both errors or in neither.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -99,6 +99,10 @@ class Measurement(Summarised):
             return self.values[quantity]
         except KeyError:
             raise InvalidInput("quantity", quantity, f"one of {', '.join(sorted(self.values))}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the quantities."""
+        return iter(self.values)
 
     def mean(self, quantity: str) -> NDArray[np.float64]:
         """Return the mean over seeds: a scalar array, or one value per penalty.

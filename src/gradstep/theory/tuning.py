@@ -8,7 +8,7 @@ a grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -166,7 +166,11 @@ class Tuned(Summarised):
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
-        raise InvalidInput("parameter", name, ", ".join(parameter.name for parameter in self.parameters))
+        raise InvalidInput("parameter", name, ", ".join(self))
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the parameters."""
+        return (parameter.name for parameter in self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out; an infinite damping is the text "inf".

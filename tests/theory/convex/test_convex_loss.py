@@ -364,6 +364,36 @@ def test_intermediate_exponents_have_no_limit():
         convex_prediction(cui().replace(eta=gs.Step(1.0, 0.25)), loss="huber(1)")
 
 
+#: Classes that the features separate: outputs are ten to a hundred times as large as labels.
+SEPARABLE = gs.Problem(
+    activation="relu", teacher="x", d=200, width=500, n_step=69, n=1178, ridge=0.01, eta=gs.Step(0.566, 0.5),
+    readout={-1: 0.5, 2: 0.5},
+)  # fmt: skip
+
+
+def test_the_hinge_loss_of_separable_classes_has_the_largest_margin():
+    # No sample is inside of the margin. The penalty then only chooses the smallest readout, whatever its size.
+    weak, strong = (
+        convex_prediction(SEPARABLE.replace(ridge=ridge), loss="hinge", channel="sign") for ridge in (0.01, 0.1)
+    )
+    assert weak.train_error < 1e-12
+    assert weak.train_classification_error == 0
+    assert weak.test_error == pytest.approx(strong.test_error, rel=1e-8)
+    assert weak.readout_norm == pytest.approx(strong.readout_norm, rel=1e-8)
+
+
+@pytest.mark.statistical
+def test_rare_classes_and_unbounded_features_have_a_solution():
+    # One label in three hundred is negative. Plain sweeps go back and forth here, unless they are shortened.
+    problem = SEPARABLE.replace(activation="tanh(x)+0.3*x**2", teacher="x+3", noise=0.1, readout="constant")
+    # All of the minimum is the penalty of the readout of the largest margin, which is the same.
+    weak, strong = (
+        convex_prediction(problem.replace(ridge=ridge), loss="hinge", channel="sign").train_loss / ridge
+        for ridge in (3e-4, 3e-3)
+    )
+    assert weak == pytest.approx(strong, rel=1e-7)
+
+
 def test_numbers_that_do_not_converge_are_not_returned(monkeypatch):
     for name in ("_MAXIMUM_SWEEPS", "_FEWER_SWEEPS"):
         monkeypatch.setattr(f"gradstep.theory.convex.convex_loss.{name}", 2)
@@ -531,6 +561,15 @@ def test_network_against_theory(alpha0, name, penalty, channel, flip):
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_separable_classes_against_the_network(loss):
+    prediction = convex_prediction(SEPARABLE, loss=loss, channel="sign")
+    measured = convex_measurement(SEPARABLE, range(8), test_samples=4000, loss=loss, channel="sign")
+    quantities = ("test_error", "test_loss", "classification_error")
+    assert worst_score(prediction, {quantity: measured[quantity] for quantity in quantities}) < 4
+
+
+@pytest.mark.statistical
 def test_noisy_classes_in_a_large_step_against_the_network():
     """As Gaussian noise of the same mean square the labels would make the rows spread less: 5 % less test error."""
     problem = gs.Problem(
@@ -633,7 +672,7 @@ def test_neurons_that_an_l1_penalty_never_switches_off(ridge):
     ("loss", "ridge"),
     [("huber(0.1)", 0.05916151324024682), pytest.param("huber(0.1)", 0.2, marks=pytest.mark.statistical)],
 )
-def test_where_the_first_guess_leads_nowhere_a_neighbouring_penalty_leads_to_the_solution(loss, ridge):
+def test_where_the_first_guess_leads_nowhere_plain_sweeps_lead_to_the_solution(loss, ridge):
     """Few samples, neurons without a readout, a penalty with linear tails: the error lies between its neighbours'."""
     problem = gs.Problem(
         activation="relu",

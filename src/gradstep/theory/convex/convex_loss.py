@@ -75,9 +75,12 @@ TOLERANCE = 1e-9
 _GOAL, _MAXIMUM_SWEEPS = 1e-11, 200
 #: Anderson's method: sweeps that it remembers, its longest step, and the growth of the residual that makes it go back.
 _MEMORY, _LARGEST_MOVE, _GROWTH = 8, 2.0, 10.0
-#: Multiples of a penalty whose solutions are tried as a start where the first guess leads nowhere, and the most sweeps
-#: that are spent on one of these attempts.
-_OTHERS, _FEWER_SWEEPS = (1.5, 0.7), 60
+#: Sweeps that are spent on a first attempt with Anderson's method.
+_FEWER_SWEEPS = 40
+#: Change in one sweep, relative to the outputs, from which on Anderson's method is tried again after plain sweeps.
+_NEAR = 0.03
+#: Least part of a plain sweep that is taken.
+_LEAST_SHARE = 0.1
 #: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9
 #: Smallest curvature of the loss's envelope relative to the largest, below which a sample does not pull, and in units
@@ -378,36 +381,53 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     none = np.zeros_like(network.tables.groups.weight)
     guess = _State(output, none, none, none, math.nan)
 
-    def sweeps_with(factor: float) -> Callable[[_State], tuple[_State, Array]]:
-        """Return the sweep with a multiple of the penalty: the state after it, and packed; nan where none is."""
-        priced = replace(network, sizes=network.sizes._replace(ridge=factor * network.sizes.ridge))
-
-        def image(state: _State) -> tuple[_State, Array]:
-            try:
-                with np.errstate(all="ignore"):
-                    effective = _ridge(priced) if state is guess else _penalty(priced, penalty, state)
-                    mapped = _sweep(priced, loss_averages(labels, loss, state.output), state.output, effective)
-                    return mapped, _pack(mapped, unit, fields=fields)
-            except (np.linalg.LinAlgError, NotConverged):
-                return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
-
-        return image
+    def image(state: _State) -> tuple[_State, Array]:
+        """Return the state after a sweep, and packed; nan where there is none."""
+        try:
+            with np.errstate(all="ignore"):
+                effective = _ridge(network) if state is guess else _penalty(network, penalty, state)
+                mapped = _sweep(network, loss_averages(labels, loss, state.output), state.output, effective)
+                return mapped, _pack(mapped, unit, fields=fields)
+        except (np.linalg.LinAlgError, NotConverged):
+            return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
 
     if not _is_ridge(penalty) and (nothing := _without_weights(network, labels, loss, penalty, output)):
         return nothing, 0.0, 1
-    state, best, sweeps = _accelerated(sweeps_with(1.0), guess, unit, _MAXIMUM_SWEEPS)
-    for factor in _OTHERS:
-        if state is not None:
-            break
-        # Whether long steps from a guess end in the solution is a matter of chance; those of a neighbour are shorter.
-        near, *_ = _accelerated(sweeps_with(factor), guess, unit, _FEWER_SWEEPS)
-        if near is not None:
-            state, residual, sweeps = _accelerated(sweeps_with(1.0), near, unit, _FEWER_SWEEPS)
-            best = residual if state is not None else best
+    state, best, sweeps = _accelerated(image, guess, unit, _FEWER_SWEEPS)
+    if state is None:
+        # Samples that can be separated have outputs far larger than labels. Long steps towards them lead nowhere.
+        near, before = _plain_sweeps(image, guess, unit)
+        state, best, sweeps = _accelerated(image, near, unit, _MAXIMUM_SWEEPS)
+        sweeps += before + _FEWER_SWEEPS
     if state is None:
         advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
         raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
     return state, best, sweeps
+
+
+def _plain_sweeps(image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float) -> tuple[_State, int]:
+    """Return the state from which on one sweep after the other changes little, and the number of sweeps until there.
+
+    A sweep is shortened where it goes back what the last one went: so would all that follow.
+    """
+    state, vector = image(start)
+    last, share, sweeps = np.zeros_like(vector), 1.0, 1
+    while sweeps < _MAXIMUM_SWEEPS:
+        gap, sweeps = image(state)[1] - vector, sweeps + 1
+        if not np.isfinite(gap).all():
+            break
+        output = state.output
+        scale = math.sqrt(float((output.mean**2 + output.slope**2 + output.variance).max())) / unit
+        # Outputs are compared with the largest of them; the rest of the vector consists of logarithms.
+        change = np.concatenate([gap[: 2 * len(output.mean)] / max(scale, 1.0), gap[2 * len(output.mean) :]])
+        if np.abs(change).max() < _NEAR:
+            break
+        if change @ last < 0:
+            share = max(share / 2, _LEAST_SHARE)
+        last = change
+        vector = vector + share * gap
+        state = _unpack(vector, state, unit)
+    return state, sweeps
 
 
 def _without_weights(

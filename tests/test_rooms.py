@@ -24,7 +24,15 @@ def imported(path: Path, *, inside: bool) -> list[str]:
 @cache
 def both(path: Path) -> tuple[list[str], list[str]]:
     tree = ast.parse(path.read_text())
-    return list(named(tree.body)), list(named(ast.walk(tree)))
+    return list(named(tree.body)), list(named(statements(tree)))
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements below one: imports lie in no expression, of which a file has ten times as many."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for part in getattr(tree, name, ()):
+            yield part
+            yield from statements(part)
 
 
 def named(nodes: Iterable[ast.AST]) -> Iterator[str]:

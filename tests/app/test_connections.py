@@ -99,23 +99,21 @@ def test_a_connection_without_a_whole_request_is_ended(scene):
         assert ended(early).startswith(b"HTTP/1.1 404")
 
 
-@pytest.mark.parametrize(
-    "begin",
-    [
-        pytest.param(b"", id="line", marks=pytest.mark.statistical),
-        pytest.param(b"POST /post HTTP/1.1\r\nx: ", id="head"),
-        pytest.param(HEAD + b"\r\n", id="body"),
-    ],
-)
-def test_a_client_that_sends_byte_after_byte_is_ended(scene, begin):
+def test_a_client_that_sends_byte_after_byte_is_ended(scene):
     def trickle(client):
         begun = time.monotonic()
         while time.monotonic() < begun + PATIENCE:
             client.sendall(b"x")
             time.sleep(0.1)
 
-    with scene.send(begin) as client, pytest.raises((ConnectionResetError, BrokenPipeError)):
-        trickle(client)
+    def until_ended(begin):
+        with scene.send(begin) as client, pytest.raises((ConnectionResetError, BrokenPipeError)):
+            trickle(client)
+
+    # In the line of a request, in its head and in its body.
+    begins = (b"", b"POST /post HTTP/1.1\r\nx: ", HEAD + b"\r\n")
+    with ThreadPoolExecutor(len(begins)) as threads:
+        list(threads.map(until_ended, begins))
 
 
 def test_a_client_forgets_a_connection_before_the_server_ends_it(scene):

@@ -43,7 +43,7 @@ class Page:
         self.context = browser.new_context(**{"viewport": WINDOW} | options)
         self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
-        self.requests, self.complaints, self._held = [], [], None
+        self.requests, self.complaints, self._held, self.turned = [], [], None, False
         self._tools = self.context.new_cdp_session(self.page)
         self._tools.send("Page.enable")
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -64,6 +64,33 @@ class Page:
         self.page.goto(self.address + fragment)
         self.settled()
         return self.page
+
+    def turn(self, fragment, studies=()):
+        """Set a new address in the page that the test before has turned: a third of what it costs to open it.
+
+        What is no part of an address, such as parts that are unfolded, is as that test left it. The page asks for no
+        curve again, so that a test of requests has a width of its own. It stays for the next test that turns it.
+        """
+        if self.page.url == "about:blank":
+            self.open(fragment, studies)
+        else:
+            self.send(studies)
+            self.requests.clear()
+            if self.page.evaluate("location.hash") == fragment:  # which the page would not read again
+                self._turn(f"{FAST}&A.noise=0.2")
+            self._turn(fragment)
+            self.settled()
+        self.turned = True
+        return self.page
+
+    def _turn(self, fragment):
+        self.page.evaluate(
+            """(to) => new Promise((read) => {
+              addEventListener('hashchange', () => read(), {once: true});
+              location.hash = to;
+            })""",
+            fragment,
+        )
 
     def send(self, studies):
         """Send these questions from now on; the others wait for ever."""
@@ -139,8 +166,10 @@ def tab(browser, server):
 @pytest.fixture
 def watched(tab):
     """Return a page of this test alone."""
+    tab.turned = False
     yield tab
-    tab.page.goto("about:blank")
+    if not tab.turned:
+        tab.page.goto("about:blank")
     tab.check()
 
 
@@ -267,7 +296,7 @@ SLIDERS = {
 
 
 def test_every_slider_and_its_field(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     problem = changed(readout="constant")
     for name, change in SLIDERS.items():
         watched.slide(name, 110)
@@ -288,7 +317,7 @@ def test_every_slider_and_its_field(watched):
 
 
 def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     slider = page.get_by_role("slider", name="Samples of the fit n/d")
     slider.focus()
     before = float(page.input_value("#n-value"))
@@ -310,7 +339,7 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
 
 
 def test_the_way_to_the_controls_keeps_the_setting(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     watched.write("noise-value", "0.3")
     page.evaluate("document.activeElement.blur()")
     page.locator(".skip").focus()
@@ -384,7 +413,7 @@ def test_choices(watched, choices):
 
 
 def test_the_limit(watched):
-    page = watched.open(FAST, studies=["spectrum"])
+    page = watched.turn(FAST, studies=["spectrum"])
     page.check("#limit")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(d="inf", readout="constant")), rel=1e-3)
@@ -409,7 +438,7 @@ def test_the_limit(watched):
 
 @pytest.mark.statistical
 def test_every_axis(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     for name in ("width", "n_step", "eta", "alpha", "ridge", "n"):
         page.select_option("#axis", name)
         watched.settled()
@@ -431,7 +460,7 @@ def test_every_axis(watched):
 
 
 def test_the_key_names_the_setting_only_where_the_figure_has_it(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     assert "this setting" in page.inner_text("#key")
     watched.write("n-value", "0.1")
     assert "this setting" not in page.inner_text("#key")
@@ -439,7 +468,7 @@ def test_the_key_names_the_setting_only_where_the_figure_has_it(watched):
 
 
 def test_correlated_inputs_and_damping(watched):
-    page = watched.open(FAST, studies=["spectrum"])
+    page = watched.turn(FAST, studies=["spectrum"])
     assert page.locator("#eigenvalues").is_hidden()
     page.select_option("#law", "exponent")
     watched.settled()
@@ -499,7 +528,7 @@ def test_correlated_inputs_and_damping(watched):
 
 
 def test_what_has_no_theory_is_said_in_plain_words(watched):
-    page = watched.open(f"{FAST}&A.damping=0.2&A.inputs=strength:20:last")
+    page = watched.turn(f"{FAST}&A.damping=0.2&A.inputs=strength:20:last")
     assert page.inner_text("#error-inputs") == ""
     watched.write("strength-value", "500")
     words = "directions that hold less than an eighth of all variance each"
@@ -520,7 +549,7 @@ def test_what_has_no_theory_is_said_in_plain_words(watched):
 
 
 def test_formula_errors_are_shown_at_the_field(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     watched.write("teacher", "x1*x2")
     assert page.inner_text("#error-teacher") == "Allowed: a teacher of one direction, for which there is theory"
     assert page.inner_text("#regime-text") == "Teacher: a teacher of one direction, for which there is theory."
@@ -567,7 +596,7 @@ def test_formula_errors_are_shown_at_the_field(watched):
 
 
 def test_a_field_does_not_keep_what_was_wrong_with_the_value_before(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     watched.write("teacher", "x**")
     assert "not a formula" in page.inner_text("#error-teacher")
     # It is read, but its equations have no solution at this step: no field is to blame.
@@ -579,7 +608,7 @@ def test_a_field_does_not_keep_what_was_wrong_with_the_value_before(watched):
 
 
 def test_comparison_of_four_and_the_state_in_the_address(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     assert page.locator(".chip").count() == 0
     for value in ("1", "2", "6"):
         page.locator("#compare").press("Enter")
@@ -621,7 +650,7 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
 
 def test_each_size_has_one_row(watched):
     """At d = 4 the sixty places of the axis are two dozen numbers of samples: the table and the file have each once."""
-    page = watched.open(f"{FAST}&A.d=4&axis=n&from=0.5&to=6")
+    page = watched.turn(f"{FAST}&A.d=4&axis=n&from=0.5&to=6")
     page.click("#errors-data summary")
     rows = page.locator("#errors-data tbody tr").all_inner_texts()
     places = watched.traces()["test"]["x"]
@@ -638,7 +667,7 @@ def test_each_size_has_one_row(watched):
 
 def test_how_much_is_drawn_outlives_a_reload(watched):
     """It is in the address as everything else, unless it is what is usual."""
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     fields = {"seeds": "5", "places": "3", "simulated-d": "60"}
     page.check("#limit")
     watched.settled()
@@ -703,7 +732,7 @@ def test_words_of_figures_are_typeset(watched, api):
     ],
 )
 def test_presets(watched, api, names):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     facts = api.get("/api/start").json()
     presets = {preset["name"]: preset for preset in facts["presets"]}
     # One of each kind, and with one curve, three, four and more; the numbers of all are checked without a browser. The
@@ -980,7 +1009,7 @@ def test_best_of_both(watched):
 
 
 def test_the_first_click_after_typing_counts(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     for name in ("teacher", "activation"):
         page.click(f"#{name}")
         watched.until("getComputedStyle(document.querySelector('#formulas')).display !== 'none'")
@@ -999,7 +1028,7 @@ def test_the_first_click_after_typing_counts(watched):
 
 
 def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
-    page = watched.open(FAST)
+    page = watched.turn(f"{FAST}&A.width=1.1")
     held = []
     page.route("**/api/curves", lambda route: held.append(route))
     page.locator("#noise").press("ArrowRight")
@@ -1012,7 +1041,7 @@ def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
 
 def test_while_a_spectrum_is_computed_the_words_below_it_are_dimmed_too(watched):
     opacity = "Number(getComputedStyle(document.querySelector('#spectrum-caption')).opacity)"
-    page = watched.open(FAST, studies=["spectrum"])
+    page = watched.turn(f"{FAST}&A.width=1.2", studies=["spectrum"])
     watched.until(f"document.querySelector('#spectrum-caption').textContent && {opacity} === 1")
     watched.send([])
     watched.slide("c", 100)
@@ -1027,7 +1056,7 @@ def test_while_a_spectrum_is_computed_the_words_below_it_are_dimmed_too(watched)
 
 
 def test_a_curve_that_takes_too_long_has_fewer_points(watched):
-    page = watched.open(FAST)
+    page = watched.turn(f"{FAST}&A.width=1.3")
     counts = []
 
     def answer(route):
@@ -1043,7 +1072,9 @@ def test_a_curve_that_takes_too_long_has_fewer_points(watched):
     traces = watched.traces()
     assert [len(traces[name]["x"]) for name in ("test", "training", "no step")] == [24, 24, 24]
     noise = float(page.input_value("#noise-value"))
-    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=noise)), rel=1e-3)
+    assert watched.shown() == pytest.approx(
+        error_at(changed(readout="constant", width={"per_d": 1.3}, noise=noise)), rel=1e-3
+    )
     # The answer came at once, and the next curve has all points again.
     watched.slide("noise", 60)
     assert counts == [60, 24, 60]
@@ -1054,7 +1085,7 @@ def test_a_curve_that_takes_too_long_has_fewer_points(watched):
 
 
 def test_stale_requests_are_not_queued(watched):
-    page = watched.open(FAST)
+    page = watched.turn(f"{FAST}&A.width=1.4")
     watched.requests.clear()
     page.evaluate(
         """() => { const slider = document.getElementById('ridge');
@@ -1065,11 +1096,12 @@ def test_stale_requests_are_not_queued(watched):
     # The first move and the last one.
     assert 1 <= sum(url.endswith("/api/curves") for url in watched.requests) <= 2
     value = float(page.input_value("#ridge-value"))
-    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", ridge={"per_d": value})), rel=2e-3)
+    setting = changed(readout="constant", width={"per_d": 1.4}, ridge={"per_d": value})
+    assert watched.shown() == pytest.approx(error_at(setting), rel=2e-3)
 
 
 def test_a_request_that_takes_long_is_dropped_for_a_newer_one(watched):
-    page = watched.open(FAST)
+    page = watched.turn(f"{FAST}&A.width=1.6")
     held, dropped = [], []
 
     def hold_the_first(route):
@@ -1094,11 +1126,12 @@ def test_a_request_that_takes_long_is_dropped_for_a_newer_one(watched):
     assert [request for request in dropped if request.url.endswith("/api/curves")] == [held[0].request]
     # What came between is never asked for.
     assert sum(url.endswith("/api/curves") for url in watched.requests) == 2
-    assert watched.shown() == pytest.approx(error_at(changed(readout="constant", noise=0.7)), rel=1e-3)
+    setting = changed(readout="constant", width={"per_d": 1.6}, noise=0.7)
+    assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3)
 
 
 def test_a_server_that_is_gone_is_named(watched):
-    page = watched.open(FAST)
+    page = watched.turn(f"{FAST}&A.width=1.7")
     page.route("**/api/curves", lambda route: route.abort())
     watched.slide("noise", 50)
     assert "Does gradstep app still run" in page.inner_text("#failure")
@@ -1120,7 +1153,7 @@ def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
             route.continue_()
 
     watched.page.route(f"**/api/{name}", busy_at_first)
-    page = watched.open(FAST, studies=[name])
+    page = watched.turn(f"{FAST}&A.width=1.8", studies=[name])
     shown = "#regime-title", "learned"
     if name == "spectrum":
         shown = "#spectrum-caption", "power of κ"
@@ -1133,7 +1166,7 @@ def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
 
 
 def test_the_numbers_of_a_simulation_are_named_as_on_the_page(watched):
-    page = watched.open(FAST)
+    page = watched.turn(FAST)
     refusals = {"seeds": "networks: an integer from 2 to 100.", "places": "places: an integer from 2 to 40."}
     for name, said in refusals.items():
         page.fill(f"#{name}", "")

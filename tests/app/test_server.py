@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -584,22 +584,25 @@ def test_simulations_are_bounded_and_end_with_their_reader(server, api):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a signal that stops a process")
-def test_an_abandoned_curve_does_not_hold_up_the_next(start_server):
-    server = start_server()
+def test_an_abandoned_curve_does_not_hold_up_the_next(server, api):
     body = json.dumps({"problem": changed(activation="cos", output_scale="1/sqrt(N)"), "axis": {"name": "eta"}})
     head = "POST /api/curves HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-    with httpx.Client(base_url=server.address, timeout=60) as client:
-        assert client.post("/api/curves", json=request()).status_code == 200
-        server.wait_until_idle()
-        before = server.used()
-        with socket.create_connection(("127.0.0.1", client.base_url.port)) as asking:
+    assert api.post("/api/curves", json=request()).status_code == 200
+    server.wait_until_idle()
+    before, busy = server.used(), []
+    try:
+        with socket.create_connection(("127.0.0.1", api.base_url.port)) as asking:
             asking.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
             # Once they are at it, both processes that compute curves stop: no answer will ever come from them.
             while len(busy := [pid for pid, used in server.used().items() if used > before[pid] + 0.1]) < 2:
                 time.sleep(0.02)
             for pid in busy:
                 psutil.Process(pid).suspend()
-        assert client.post("/api/curves", json=request()).status_code == 200
+        assert api.post("/api/curves", json=request()).status_code == 200
+    finally:  # the server goes on for other tests, whatever comes of this one
+        for pid in busy:
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).resume()
 
 
 async def _called(workers, *, work):
@@ -619,7 +622,7 @@ async def _called(workers, *, work):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a signal that stops a process")
-def test_who_waits_no_more_leaves_a_process_that_answers():
+def test_who_waits_no_more_leaves_a_process_that_answers(monkeypatch):
     work = ("answers:code", {"problems": [DEFAULT], "axis": AXIS})
 
     async def run():
@@ -632,6 +635,7 @@ def test_who_waits_no_more_leaves_a_process_that_answers():
             assert await workers.ask(*work) == first
             assert workers._all[0]._process is process
             # One that would not is replaced, and so is one whose time is over.
+            monkeypatch.setattr("gradstep.app.workers._GRACE", 0.2)
             for limit in (20.0, 0.2):
                 workers._limit = limit
                 process = workers._all[0]._process

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from resolved_plane import errors_of
+from scipy.optimize import brentq
 
 import gradstep as gs
 from gradstep.gaussian import moments
@@ -10,14 +11,17 @@ from gradstep.problem import link_of
 from gradstep.theory.convex.convex_loss import convex_prediction
 from gradstep.theory.equivalent import tables as tables_module
 from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
+from gradstep.theory.neurons.bulk import bulk_law
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.neurons.leading_direction import (
     _part_of_longest,
     groups_along_leading,
     leading_direction,
+    poles_of_longest,
     share_along_leading,
     without_leading,
 )
+from gradstep.theory.neurons.row_rules import mean_law
 from gradstep.theory.step.class_variances import class_variances, leading_part_of_norm, leading_variance
 from gradstep.theory.together import result_of
 
@@ -92,8 +96,9 @@ def test_one_direction_and_two_have_the_same_limit(changes, monkeypatch):
     """In the limit no direction has a part of a row that counts: the plane then has to make no difference."""
     big = {"d": 10**7, "width": 15 * 10**6, "n_step": 3 * 10**7, "n": 25 * 10**6, "ridge": 1e5, "inputs": TWO_LEVELS}
     problem, found = STEEP.replace(**{**big, **changes}), []
-    # With fewer nodes in the plane the rules of both differ by up to 2e-3, for readouts of several values.
+    # With other nodes in the plane the rules of both differ by up to 2e-3, for readouts of several values.
     monkeypatch.setattr(tables_module, "_COARSER", 1.0)
+    monkeypatch.setattr(tables_module, "poles_of_longest", lambda *_: None)
     for weight in (0.0, 1.0):
         monkeypatch.setattr(tables_module, "share_along_leading", lambda *_, weight=weight: weight)
         ((_, network),) = result_of(stepped_networks(problem, plane=True))
@@ -127,6 +132,71 @@ def test_all_other_directions_have_what_the_leading_one_leaves():
     assert without.pull * np.sqrt(less.variance)[:, None] == pytest.approx(
         bulk.pull * np.sqrt(groups.variance)[:, None]
     )
+
+
+def test_the_part_of_the_longest_is_the_sum_over_its_poles():
+    ((_, network), *_) = result_of(stepped_networks(STEEP))
+    poles = poles_of_longest(network.step.resolved, STEEP.readout, 300.0)
+    level, variance = np.abs(poles[0]), np.geomspace(0.01, 1000, 31)
+    part = 1 / (1 + (level / variance) ** 8)
+    assert 1 + (poles / (variance[:, None] - poles)).real.sum(axis=1) / 4 == pytest.approx(part, abs=1e-12)
+    # The classes of the inputs have the level at which they give one direction.
+    found, share_of_class = (
+        class_variances(network.step, np.ones(1), np.ones(1))[0],
+        network.step.correlated.spectrum.share,
+    )
+    found = found / (found @ share_of_class)
+    assert 300 * share_of_class @ (1 / (1 + (level / found) ** 8)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"readout": "gaussian"}, {"damping": 0.3}], ids=["one readout", "Gaussian", "damped"]
+)
+def test_what_is_left_does_not_depend_on_the_rule(changes):
+    """The sums over all other directions follow from resolvents of the rows' law, which has no nodes."""
+    problem, d = STEEP.replace(**{"eta": gs.Step(0.411, 0.5)} | changes), 300.0
+    ((_, network), *_) = result_of(stepped_networks(problem))
+    step, readout = network.step.resolved, problem.readout
+    groups = neuron_groups(step, readout, d, odd=False, resolve=True)
+    mean, law = step.mean_variance(*groups.readouts(readout)), mean_law(step.correlated, step, readout)
+
+    def all_poles(level):
+        """Return all eight poles of the part that is taken, and the mean resolvent there."""
+        upper = level * np.exp(1j * np.pi * np.array([1, 3, 5, 7]) / 8)
+        found = law.transform(upper)[0]
+        return np.concatenate([upper, upper.conj()]), np.concatenate([found, found.conj()])
+
+    def taken(logarithm):
+        poles, resolved = all_poles(np.exp(logarithm))
+        return 1 + (poles * resolved).sum().real / 8 - 1 / d
+
+    guess = np.log(np.abs(poles_of_longest(step, readout, d)[0]) * law.mean)
+    poles, resolved = all_poles(np.exp(brentq(taken, guess - 1, guess + 1, xtol=1e-12)))
+    at = law.mean * np.array([0.01, 0.1, 1.0, 10.0]) * (-1 + 0.3j)
+    whole = law.transform(at)[0]
+    exact = -(poles * (resolved - whole[:, None]) / (poles - at[:, None])).sum(axis=1) / 8
+    # The norm of what is left fluctuates with the sum of the squares.
+    exact = np.append(exact, -(poles**3 * resolved).sum() / 8)
+
+    def off(beside):
+        bulk = result_of(bulk_law(problem, step, groups, d, d, beside=beside))
+        direction = leading_direction(groups, bulk, step, readout)
+        _, others = without_leading(groups, bulk, direction, mean, d)
+        variance = law.mean * (groups.weight * mean) @ others.profile / (groups.weight @ mean)
+        functions = np.concatenate([1 / (variance - at[:, None]), variance[None] ** 2])
+        return np.abs((1 - 1 / d) * functions @ others.share / exact - 1)
+
+    assert off(poles_of_longest(step, readout, d)).max() < 1e-5
+    assert off(None).max() > 1e-4
+
+
+def test_errors_do_not_jump_where_a_rule_gets_a_node():
+    """Where the longest nodes of the rule were cut, errors jumped by .4 % between the second and the third step."""
+    steps = [STEEP.replace(eta=gs.Step(eta, 0.5)) for eta in (0.41, 0.4105, 0.411, 0.4115)]
+    errors = np.log([[each.test_error, each.train_error] for each in gs.predict_many(steps)])
+    assert np.abs(np.diff(errors, 2, axis=0)).max() < 1e-5
+    finer = gs.predict(steps[2], refine=2)
+    assert np.log([finer.test_error, finer.train_error]) == pytest.approx(errors[2], abs=1e-5)
 
 
 def test_the_longest_direction_is_taken_whole_or_from_all_alike():

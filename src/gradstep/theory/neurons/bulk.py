@@ -195,6 +195,7 @@ def bulk_law(
     refine: float = 1,
     *,
     spectrum: bool = False,
+    beside: Complex | None = None,
 ) -> Computation[Bulk]:
     """Return the classes of directions for the rows after the step.
 
@@ -214,6 +215,8 @@ def bulk_law(
     spectrum : bool, optional
         Whether the classes of correlated inputs are those of a spectrum
         (`gradstep.theory.neurons.row_rules.resolved_law`).
+    beside : ndarray, optional
+        Further points at which the classes of correlated inputs know the law of the variances, over their mean.
 
     Returns
     -------
@@ -226,7 +229,8 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return (yield from _correlated(problem, step, step.correlated, groups, refine, spectrum=spectrum))
+        samples = step.correlated
+        return (yield from _correlated(problem, step, samples, groups, refine, spectrum=spectrum, beside=beside))
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -328,13 +332,16 @@ def _correlated(
     refine: float,
     *,
     spectrum: bool,
+    beside: Complex | None,
 ) -> Computation[Bulk]:
     """Return the classes of directions of correlated inputs.
 
     Docs, "Correlated inputs", equation (C10).
     """
     odd = problem.activation.parity == "odd"
-    found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum)
+    found = yield from correlated_classes(
+        step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum, beside=beside
+    )
     special_profile, mean_variance = found.special_profile, found.mean_variance
     spike, teacher, *_ = found.overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.

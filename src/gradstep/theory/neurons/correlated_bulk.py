@@ -12,7 +12,7 @@ nearer to networks than all of it. This project.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ _WIDTH = 0.2
 _LEAST_OF_OUTPUT = 0.01
 
 Array = NDArray[np.float64]
+Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class CorrelatedClasses(NamedTuple):
@@ -89,6 +90,7 @@ def correlated_classes(
     *,
     odd: bool,
     spectrum: bool = False,
+    beside: Complex | None = None,
 ) -> Computation[CorrelatedClasses]:
     """Return the classes of directions and the special directions.
 
@@ -104,6 +106,8 @@ def correlated_classes(
         Divides the tolerance of the rules, by a hundred for each step beyond one.
     odd : bool
         Whether the activation is odd, so that a step stretches no rows.
+    spectrum, beside
+        As in `gradstep.theory.neurons.row_rules.resolved_law`.
 
     Returns
     -------
@@ -120,7 +124,7 @@ def correlated_classes(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, readouts=two, spectrum=spectrum,
+        sampled=groups.knows_norms, readouts=two, spectrum=spectrum, beside=beside,
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)

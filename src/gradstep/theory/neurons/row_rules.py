@@ -175,6 +175,7 @@ def resolved_law(
     sampled: bool = False,
     readouts: TwoReadouts | None = None,
     spectrum: bool = False,
+    beside: Complex | None = None,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
 
@@ -203,6 +204,8 @@ def resolved_law(
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
         then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
         It has the components of the others.
+    beside : ndarray, optional
+        Further points at which the rules know the law, in units of the mean variance.
 
     Returns
     -------
@@ -229,9 +232,10 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    if spectrum:
-        more = yield from _points(law, law.mean * _near_axis(lowest), frame)
-        points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
+    for near in (_near_axis(lowest) if spectrum else None, beside):
+        if near is not None:
+            more = yield from _points(law, law.mean * near, frame)
+            points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(near))])
     along = np.diagonal(points.between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
     if not (np.all(points.transform.imag > 0) and np.all(along > 0)):

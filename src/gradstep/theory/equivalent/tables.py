@@ -22,7 +22,7 @@ from gradstep.theory.equivalent.leverage import LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
-from gradstep.theory.neurons.leading_direction import groups_along_leading, poles_of_longest, share_along_leading
+from gradstep.theory.neurons.leading_direction import groups_along_leading, longest_directions, share_along_leading
 from gradstep.theory.neurons.plane import groups_in_plane
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
@@ -359,9 +359,9 @@ def _tables_in_plane(
     if regrouped is not None:
         along = regrouped(along)
     # Rules of a law that is cut are worth their nodes.
-    of_rules, beside = (refine, poles_of_longest(step, problem.readout, sizes.d)) if leading else (coarser, None)
+    of_rules, longest = (refine, longest_directions(step, problem.readout, sizes.d)) if leading else (coarser, None)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
-    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", of_rules, beside=beside)
+    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", of_rules, longest=longest)
     quadratic = moments(link_of(problem.teacher)).quadratic
     if leading:
         groups, bulk = groups_along_leading(along, bulk, quadratic, step, problem.readout, sizes.d)

@@ -12,7 +12,7 @@ nearer to networks than all of it. This project.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
@@ -50,7 +51,6 @@ _WIDTH = 0.2
 _LEAST_OF_OUTPUT = 0.01
 
 Array = NDArray[np.float64]
-Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class CorrelatedClasses(NamedTuple):
@@ -70,6 +70,8 @@ class CorrelatedClasses(NamedTuple):
         (`gradstep.theory.step.row_fluctuations.norm_vector`).
     common : ndarray, shape (special,)
         Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
+    longest : ndarray, shape (classes,)
+        Part of each class that belongs to the longest directions.
     """
 
     share: Array
@@ -79,6 +81,7 @@ class CorrelatedClasses(NamedTuple):
     mean_variance: Array
     components: Array
     common: Array
+    longest: Array
 
 
 def correlated_classes(
@@ -90,7 +93,7 @@ def correlated_classes(
     *,
     odd: bool,
     spectrum: bool = False,
-    beside: Complex | None = None,
+    longest: Longest | None = None,
 ) -> Computation[CorrelatedClasses]:
     """Return the classes of directions and the special directions.
 
@@ -106,7 +109,7 @@ def correlated_classes(
         Divides the tolerance of the rules, by a hundred for each step beyond one.
     odd : bool
         Whether the activation is odd, so that a step stretches no rows.
-    spectrum, beside
+    spectrum, longest
         As in `gradstep.theory.neurons.row_rules.resolved_law`.
 
     Returns
@@ -124,7 +127,7 @@ def correlated_classes(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, readouts=two, spectrum=spectrum, beside=beside,
+        sampled=groups.knows_norms, readouts=two, spectrum=spectrum, longest=longest,
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)
@@ -143,8 +146,9 @@ def correlated_classes(
         made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
         common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(
-        found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
-    )
+        found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common,
+        found.longest,
+    )  # fmt: skip
 
 
 def _law(

@@ -4,22 +4,20 @@ Eigenvalues of the inputs' covariance may be large, and a step stretches rows mo
 a tenth of a row, features bend along it. Two more things then differ from what many small directions do. The row's
 component along it tells much of the projection on the spike, which has a part along it too. And the norm of the row
 follows from that component: most of its fluctuation is there.
-This project. Docs, "Correlated inputs", equations (C20a) to (C20e).
+This project. Docs, "Correlated inputs", equations (C20a) to (C20d).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from gradstep.problem import Readout
-from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.plane import groups_in_plane, unit_vector
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part
 from gradstep.theory.step.class_variances import class_variances, leading_part_of_norm, leading_variance
@@ -29,25 +27,18 @@ from gradstep.theory.step.transitions import smooth_rise
 __all__ = [
     "groups_along_leading",
     "leading_direction",
-    "poles_of_longest",
+    "longest_directions",
     "share_along_leading",
     "without_leading",
 ]
 
 Array = NDArray[np.float64]
-Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: The plane takes over from the spike alone where the part of the variance of a row's squared norm that is due to the
 #: leading direction is between these. Below .3 both descriptions are equally far from networks.
 _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
-#: Power of the ratio between the variance of a class and the level from which on directions count as the longest: an
-#: even number. With it, a class of half that level gives one direction in 250.
-_SHARPNESS = 8
-#: How far that level may be from all variances, in logarithms, and how often the interval around it is halved. It is
-#: halved here because `scipy.optimize` takes longer to import than a prediction takes.
-_FAR, _HALVINGS = 10.0, 60
 #: Least sum of squared variances that is left to other directions, over that of all.
 _LEAST_LEFT = 0.005
 
@@ -78,12 +69,11 @@ def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float
     return share * smooth_rise(1 - step.alignment**2, *_REST)
 
 
-def poles_of_longest(step: StepStatistics, readout: Readout, d: float) -> Complex:
-    """Return where the part of a class that belongs to the longest directions has its poles, as a function of variance.
+def longest_directions(step: StepStatistics, readout: Readout, d: float) -> Longest:
+    """Return which directions of the bulk count as the longest one.
 
-    A rule that knows the law of the variances there does not depend on its nodes when directions are taken away.
-
-    Docs, "Correlated inputs", equation (C20e).
+    Their level is that of the variances in the classes of inputs. These have no fluctuations of the samples, and are
+    known without a rule.
 
     Parameters
     ----------
@@ -94,15 +84,12 @@ def poles_of_longest(step: StepStatistics, readout: Readout, d: float) -> Comple
 
     Returns
     -------
-    ndarray, shape (poles,)
-        Those in the upper half-plane, over the mean variance of all directions. The level is that of the variances in
-        the classes of inputs. They have no fluctuations of the samples, and are known without a rule.
+    Longest
     """
     assert step.correlated is not None
     values, shares = readout_values(readout)
-    share, variance = step.correlated.spectrum.share, shares @ class_variances(step, values, values**2)
-    level = _level(share, np.log(np.maximum(variance / (share @ variance), NOTHING)), 1 / d)
-    return np.asarray(np.exp(level + 1j * np.pi * np.arange(1, _SHARPNESS, 2) / _SHARPNESS))
+    variance = shares @ class_variances(step, values, values**2)
+    return Longest.of_classes(1 / d, step.correlated.spectrum.share, variance)
 
 
 def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout: Readout) -> Array:
@@ -205,36 +192,14 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d
     -------
     Groups, Bulk
     """
-    share = bulk.share * (1 - _part_of_longest(bulk.share, (groups.weight * mean) @ bulk.profile, 1 / d))
+    share = bulk.share * (1 - bulk.longest)
     deviation = _norm_of_others(groups, bulk, direction, share, mean, d)
     norms = groups.variance - groups.norm_deviation + deviation
     # The pull is that of rows of length one, which were longer or shorter before.
     pull = bulk.pull * np.sqrt(groups.variance / norms)[:, None]
     return replace(groups, variance=norms, norm_deviation=deviation), replace(
-        bulk, share=share / share.sum(), pull=pull
+        bulk, share=share / share.sum(), pull=pull, longest=0 * share
     )
-
-
-def _part_of_longest(share: Array, variance: Array, wanted: float) -> Array:
-    """Return the part of each class that belongs to the longest directions.
-
-    A class gives nearly all of its directions if its variance is well above a level, and hardly any far below it.
-    The level is the one at which all classes together give the share `wanted` of all directions.
-
-    Docs, "Correlated inputs", equation (C20c).
-    """
-    logarithm = np.log(np.maximum(variance, NOTHING))
-    return np.asarray(expit(_SHARPNESS * (logarithm - _level(share, logarithm, wanted))))
-
-
-def _level(share: Array, logarithm: Array, wanted: float) -> float:
-    """Return the logarithm of the level of `_part_of_longest`, from those of the variances."""
-    low, high = logarithm.min() - _FAR, logarithm.max() + _FAR
-    for _ in range(_HALVINGS):
-        level = (low + high) / 2
-        part = expit(_SHARPNESS * (logarithm - level))
-        low, high = (level, high) if share @ part > wanted else (low, level)
-    return float(level)
 
 
 def _norm_of_others(groups: Groups, bulk: Bulk, direction: Array, share: Array, mean: Array, d: float) -> Array:

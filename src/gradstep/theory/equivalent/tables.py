@@ -22,7 +22,7 @@ from gradstep.theory.equivalent.leverage import LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
-from gradstep.theory.neurons.leading_direction import groups_along_leading, share_along_leading
+from gradstep.theory.neurons.leading_direction import groups_along_leading, longest_directions, share_along_leading
 from gradstep.theory.neurons.plane import groups_in_plane
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
@@ -353,13 +353,15 @@ def _tables_in_plane(
     the teacher.
     """
     _check_spectrum(problem, step, sizes.d)
-    odd, refine = fold and problem.activation.parity == "odd", _COARSER * refine
+    odd, coarser = fold and problem.activation.parity == "odd", _COARSER * refine
     # These values of a Gaussian readout are right to 3e-4.
-    along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(refine, _COARSER), resolve=True)
+    along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(coarser, _COARSER), resolve=True)
     if regrouped is not None:
         along = regrouped(along)
+    # Rules of a law that is cut are worth their nodes.
+    of_rules, longest = (refine, longest_directions(step, problem.readout, sizes.d)) if leading else (coarser, None)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
-    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", refine)
+    bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", of_rules, longest=longest)
     quadratic = moments(link_of(problem.teacher)).quadratic
     if leading:
         groups, bulk = groups_along_leading(along, bulk, quadratic, step, problem.readout, sizes.d)
@@ -371,7 +373,7 @@ def _tables_in_plane(
         link_of(problem.teacher),
         groups,
         step.alignment,
-        refine,
+        coarser,
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,

@@ -36,6 +36,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.row_rules import (
     LEAST,
@@ -129,6 +130,8 @@ class Bulk:
     second : ndarray, shape (special,)
         The part of the teacher's rest along a second direction that features are resolved along: its length is the
         overlap of the two. Zero if features are resolved along the spike only.
+    longest : ndarray, shape (classes,)
+        Part of each class that belongs to the longest directions, where they count; zero otherwise.
     """
 
     share: Array
@@ -142,6 +145,7 @@ class Bulk:
     norm_noise: Array
     shared_noise: Array
     second: Array
+    longest: Array
 
     @property
     def known_noise(self) -> Array:
@@ -182,7 +186,7 @@ class Bulk:
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), *_nothing(column), 0 * one)
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), *_nothing(column), 0 * one, 0 * one)
 
 
 def bulk_law(
@@ -195,6 +199,7 @@ def bulk_law(
     refine: float = 1,
     *,
     spectrum: bool = False,
+    longest: Longest | None = None,
 ) -> Computation[Bulk]:
     """Return the classes of directions for the rows after the step.
 
@@ -214,6 +219,8 @@ def bulk_law(
     spectrum : bool, optional
         Whether the classes of correlated inputs are those of a spectrum
         (`gradstep.theory.neurons.row_rules.resolved_law`).
+    longest : Longest, optional
+        Which directions of correlated inputs count as the longest.
 
     Returns
     -------
@@ -226,7 +233,8 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return (yield from _correlated(problem, step, step.correlated, groups, refine, spectrum=spectrum))
+        samples = step.correlated
+        return (yield from _correlated(problem, step, samples, groups, refine, spectrum=spectrum, longest=longest))
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -255,8 +263,9 @@ def bulk_law(
     components = np.concatenate([root * part.components for root, part in zip(roots, parts, strict=True)])
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(
-        directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike)
-    )
+        directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
+        np.zeros_like(directions),
+    )  # fmt: skip
     return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
 
@@ -328,13 +337,16 @@ def _correlated(
     refine: float,
     *,
     spectrum: bool,
+    longest: Longest | None,
 ) -> Computation[Bulk]:
     """Return the classes of directions of correlated inputs.
 
     Docs, "Correlated inputs", equation (C10).
     """
     odd = problem.activation.parity == "odd"
-    found = yield from correlated_classes(step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum)
+    found = yield from correlated_classes(
+        step, samples, groups, problem.readout, refine, odd=odd, spectrum=spectrum, longest=longest
+    )
     special_profile, mean_variance = found.special_profile, found.mean_variance
     spike, teacher, *_ = found.overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.
@@ -347,8 +359,9 @@ def _correlated(
         pull = pull + _common_pull(problem, step.common, groups, common - spike * (spike @ common))
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(
-        found.share, found.profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike)
-    )
+        found.share, found.profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
+        found.longest,
+    )  # fmt: skip
     bulk = _with_norms(bulk, problem, step, groups, mean_variance, found.components)
     # The special directions of a spectrum resolve the spike and, if rows have a mean along it, what is common to them.
     return _special(bulk, found.overlap[:, [0, 2] if found.common.any() else [0]]) if spectrum else bulk

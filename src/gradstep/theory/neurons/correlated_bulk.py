@@ -21,6 +21,7 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
@@ -69,6 +70,8 @@ class CorrelatedClasses(NamedTuple):
         (`gradstep.theory.step.row_fluctuations.norm_vector`).
     common : ndarray, shape (special,)
         Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
+    longest : ndarray, shape (classes,)
+        Part of each class that belongs to the longest directions.
     """
 
     share: Array
@@ -78,6 +81,7 @@ class CorrelatedClasses(NamedTuple):
     mean_variance: Array
     components: Array
     common: Array
+    longest: Array
 
 
 def correlated_classes(
@@ -89,6 +93,7 @@ def correlated_classes(
     *,
     odd: bool,
     spectrum: bool = False,
+    longest: Longest | None = None,
 ) -> Computation[CorrelatedClasses]:
     """Return the classes of directions and the special directions.
 
@@ -104,6 +109,8 @@ def correlated_classes(
         Divides the tolerance of the rules, by a hundred for each step beyond one.
     odd : bool
         Whether the activation is odd, so that a step stretches no rows.
+    spectrum, longest
+        As in `gradstep.theory.neurons.row_rules.resolved_law`.
 
     Returns
     -------
@@ -120,7 +127,7 @@ def correlated_classes(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, readouts=two, spectrum=spectrum,
+        sampled=groups.knows_norms, readouts=two, spectrum=spectrum, longest=longest,
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)
@@ -139,8 +146,9 @@ def correlated_classes(
         made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
         common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(
-        found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common
-    )
+        found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common,
+        found.longest,
+    )  # fmt: skip
 
 
 def _law(

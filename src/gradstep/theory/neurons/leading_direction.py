@@ -13,21 +13,21 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from gradstep.problem import Readout
-from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.plane import groups_in_plane, unit_vector
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part
-from gradstep.theory.step.class_variances import leading_part_of_norm, leading_variance
+from gradstep.theory.step.class_variances import class_variances, leading_part_of_norm, leading_variance
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
 __all__ = [
     "groups_along_leading",
     "leading_direction",
+    "longest_directions",
     "share_along_leading",
     "without_leading",
 ]
@@ -39,12 +39,6 @@ Array = NDArray[np.float64]
 _PART = (0.2, 0.4)
 #: Squared length of the teacher's part off the spike below which the spike alone is resolved, as without a step.
 _REST = (1e-3, 1e-2)
-#: Power of the ratio between the variance of a class and the level from which on directions count as the longest. With
-#: it, a class of half that level gives one direction in 250.
-_SHARPNESS = 8.0
-#: How far that level may be from all variances, in logarithms, and how often the interval around it is halved. It is
-#: halved here because `scipy.optimize` takes longer to import than a prediction takes.
-_FAR, _HALVINGS = 10.0, 60
 #: Least sum of squared variances that is left to other directions, over that of all.
 _LEAST_LEFT = 0.005
 
@@ -73,6 +67,29 @@ def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float
     added = added_by_quadratic_part(step, values, values**2, quadratic) * step.mean_variance(values, values**2)
     share = smooth_rise(float(shares @ leading_part_of_norm(step, values, values**2, d, added)), *_PART)
     return share * smooth_rise(1 - step.alignment**2, *_REST)
+
+
+def longest_directions(step: StepStatistics, readout: Readout, d: float) -> Longest:
+    """Return which directions of the bulk count as the longest one.
+
+    Their level is that of the variances in the classes of inputs. These have no fluctuations of the samples, and are
+    known without a rule.
+
+    Parameters
+    ----------
+    step : StepStatistics
+        On correlated inputs, or damped.
+    readout : Readout
+    d : float
+
+    Returns
+    -------
+    Longest
+    """
+    assert step.correlated is not None
+    values, shares = readout_values(readout)
+    variance = shares @ class_variances(step, values, values**2)
+    return Longest.of_classes(1 / d, step.correlated.spectrum.share, variance)
 
 
 def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout: Readout) -> Array:
@@ -175,31 +192,14 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d
     -------
     Groups, Bulk
     """
-    share = bulk.share * (1 - _part_of_longest(bulk.share, groups.weight @ bulk.profile, 1 / d))
+    share = bulk.share * (1 - bulk.longest)
     deviation = _norm_of_others(groups, bulk, direction, share, mean, d)
     norms = groups.variance - groups.norm_deviation + deviation
     # The pull is that of rows of length one, which were longer or shorter before.
     pull = bulk.pull * np.sqrt(groups.variance / norms)[:, None]
     return replace(groups, variance=norms, norm_deviation=deviation), replace(
-        bulk, share=share / share.sum(), pull=pull
+        bulk, share=share / share.sum(), pull=pull, longest=0 * share
     )
-
-
-def _part_of_longest(share: Array, variance: Array, wanted: float) -> Array:
-    """Return the part of each class that belongs to the longest directions.
-
-    A class gives nearly all of its directions if its variance is well above a level, and hardly any far below it.
-    The level is the one at which all classes together give the share `wanted` of all directions.
-
-    Docs, "Correlated inputs", equation (C20c).
-    """
-    logarithm = np.log(np.maximum(variance, NOTHING))
-    low, high = logarithm.min() - _FAR, logarithm.max() + _FAR
-    for _ in range(_HALVINGS):
-        level = (low + high) / 2
-        part = expit(_SHARPNESS * (logarithm - level))
-        low, high = (level, high) if share @ part > wanted else (low, level)
-    return np.asarray(part)
 
 
 def _norm_of_others(groups: Groups, bulk: Bulk, direction: Array, share: Array, mean: Array, d: float) -> Array:

@@ -27,6 +27,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals, readout_variances
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.neurons.two_readouts import (
@@ -117,6 +118,8 @@ class RowRules(NamedTuple):
         The diagonals of C and ``q CBC`` in the plane of the first two vectors, always.
     components : ndarray, shape (special, vectors)
         Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
+    longest : ndarray, shape (classes,)
+        Part of each class that belongs to the longest directions, zero where none count.
     """
 
     nodes: Array
@@ -127,6 +130,7 @@ class RowRules(NamedTuple):
     special_diagonals: Array
     plane_diagonals: Array
     components: Array
+    longest: Array
 
 
 def mean_law(
@@ -175,6 +179,7 @@ def resolved_law(
     sampled: bool = False,
     readouts: TwoReadouts | None = None,
     spectrum: bool = False,
+    longest: Longest | None = None,
 ) -> Computation[ResolvedLaw]:
     """Return a law with all that its `rules` take.
 
@@ -203,6 +208,8 @@ def resolved_law(
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
         then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
         It has the components of the others.
+    longest : Longest, optional
+        Which directions count as the longest. The rules know the law at the poles of their part, too.
 
     Returns
     -------
@@ -229,9 +236,10 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    if spectrum:
-        more = yield from _points(law, law.mean * _near_axis(lowest), frame)
-        points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(more.z))])
+    for near in (_near_axis(lowest) if spectrum else None, None if longest is None else longest.poles):
+        if near is not None:
+            more = yield from _points(law, law.mean * near, frame)
+            points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(near))])
     along = np.diagonal(points.between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
     if not (np.all(points.transform.imag > 0) and np.all(along > 0)):
@@ -251,7 +259,7 @@ def resolved_law(
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
         points, law.mean, average, importance, tolerance, joint, others, functions, bounds, two,
-        list(range(count)),
+        list(range(count)), longest,
     )  # fmt: skip
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
 
@@ -276,15 +284,16 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     share = np.square(root[:, 0])
     if law.two is not None:
         return (yield from _of_two(law, law.two, nodes, share))
+    longest = law.part_of_longest(nodes, share)
     special, overlap = yield from vectors_rule(law.of_vectors, joint=law.joint, others=law.others)
     overlap, components = np.split(overlap, [len(law.columns)], axis=1)
     if law.columns != sorted(law.columns):
         overlap = overlap[:, law.columns]
     if law.functions is None:
         none = np.zeros((0, len(special)))
-        return RowRules(nodes, share, special, overlap, np.zeros((0, len(nodes))), none, none, components)
+        return RowRules(nodes, share, special, overlap, np.zeros((0, len(nodes))), none, none, components, longest)
     in_plane = law.in_plane(special, overlap)
-    return RowRules(nodes, share, special, overlap, law.over_all(nodes, share), in_plane, in_plane, components)
+    return RowRules(nodes, share, special, overlap, law.over_all(nodes, share), in_plane, in_plane, components, longest)
 
 
 def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computation[RowRules]:
@@ -297,13 +306,25 @@ def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computat
     def place(eigenvalues: Array, weight: Array) -> Array:
         return readouts.place(eigenvalues, law.over_all(eigenvalues, weight))
 
-    nodes, share, of_all = spread_directions(nodes, share, place(nodes, share), *rest)
+    of_all, part = place(nodes, share), law.part_of_longest(nodes, share)
+    if law.longest is None:
+        nodes, share, of_all = spread_directions(nodes, share, of_all, *rest)
+        part = 0 * share
+    else:
+        # The longest direction is a single eigenvector: it has the diagonals. The others make up for all else.
+        taken, left = part * share, (1 - part) * share
+        others = two.resolvents.without(readouts, nodes, taken, of_all)
+        found = spread_directions(nodes, left, of_all, readouts, others, two.refine)
+        part = np.repeat([0.0, 1.0], [len(found[0]), len(nodes)])
+        share = np.concatenate([left.sum() * found[1], taken])
+        of_all = np.concatenate([found[2], of_all])
+        nodes = np.concatenate([found[0], nodes])
     vectors = yield from directions_of_vectors(law.of_vectors, law.others, place, *rest)
     special, overlap = vectors.eigenvalue, vectors.overlap
     return RowRules(
         nodes, share, special, overlap,
         readouts.diagonals(nodes, of_all), readouts.diagonals(special, vectors.place),
-        law.in_plane(special, overlap), vectors.others,
+        law.in_plane(special, overlap), vectors.others, part,
     )  # fmt: skip
 
 
@@ -411,6 +432,8 @@ class ResolvedLaw(NamedTuple):
         What two readouts add.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
+    longest : Longest, optional
+        As in `resolved_law`.
     """
 
     points: _Points
@@ -424,6 +447,7 @@ class ResolvedLaw(NamedTuple):
     bounds: DiagonalBounds | None
     two: _Two | None
     columns: list[int]
+    longest: Longest | None
 
     @property
     def of_all(self) -> LawAtPoints:
@@ -455,6 +479,10 @@ class ResolvedLaw(NamedTuple):
             two=None,
             columns=[order.index(k) for k in self.columns],
         )
+
+    def part_of_longest(self, eigenvalues: Array, share: Array) -> Array:
+        """Return the part of each eigenvalue that belongs to the longest directions, zero where none count."""
+        return 0 * share if self.longest is None else self.longest.part(share, eigenvalues)
 
     def over_all(self, eigenvalues: Array, weight: Array) -> Array:
         """Return the diagonals over all directions at eigenvalues with weights, shape (2, eigenvalues)."""

@@ -157,6 +157,20 @@ class Resolvents(NamedTuple):
     transform: Complex
     between: Complex
 
+    def without(self, readouts: TwoReadouts, eigenvalue: Array, share: Array, place: Array) -> Resolvents:
+        """Return the resolvents without some directions in the mean over all of them.
+
+        The shares of what is left have the sum of all less that of these.
+
+        Parameters
+        ----------
+        readouts : TwoReadouts
+        eigenvalue, share, place : ndarray, shape (directions,)
+            As `spread_directions` returns them.
+        """
+        variance = _of_sums(readouts, eigenvalue, place)[:, None]
+        return self._replace(transform=self.transform - (1 / (variance - self.points[:, None])) @ share)
+
 
 class VectorDirections(NamedTuple):
     """Directions in which some vectors lie.
@@ -210,7 +224,8 @@ def spread_directions(
     Parameters
     ----------
     eigenvalue, share, place : ndarray, shape (eigenvalues,)
-        The eigenvalues of the mean, their shares, and the places of the diagonals there.
+        The eigenvalues of the mean, their shares, and the places of the diagonals there. The shares have a sum of one,
+        unless the resolvents are without some directions (`Resolvents.without`).
     readouts : TwoReadouts
     resolvents : Resolvents
     refine : float
@@ -219,6 +234,7 @@ def spread_directions(
     Returns
     -------
     eigenvalue, share, place : ndarray, shape (directions,)
+        The shares have a sum of one.
     """
     choices, cost = _choices(place, refine)
     each = choices.shape[1]

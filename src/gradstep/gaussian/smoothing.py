@@ -46,7 +46,8 @@ _CHUNK = 1 << 17
 _MOST_SINES = 8  # in a closed form, which takes every pair of them
 _ONE_BUCKET = 20_000
 _LARGEST_RANGE = 60.0
-# Logarithm of a square that is nothing beside the largest: averages of 1e-100 of the largest one.
+# Logarithm of a square that counts as zero beside the largest of the averages taken together and of f(-1), f(0), f(1):
+# values of 1e-100 of that one.
 _NO_MASS = -460.0
 # Gauss-Legendre with 24 nodes resolves the square of sin(t x), whose effective strip is 16 / t, on a panel this wide.
 _PANEL_PER_STRIP = 1.0
@@ -518,7 +519,7 @@ def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) 
     power = _growth(function)
     if power is not None:
         return _range_for_power(power, order)
-    # Far from a bump all that an average sees of it lies where hardly any mass of z is: such an average counts as zero.
+    # If the mean is many scales from a bump, only values of z with no mass reach it: such an average counts as zero.
     around_zero = np.abs(function(np.array([-1.0, 0.0, 1.0]))).max()
     log_mass: list[Array] = []
     z = 0.0

@@ -75,10 +75,10 @@ TOLERANCE = 1e-9
 _GOAL, _MAXIMUM_SWEEPS = 1e-11, 200
 #: Anderson's method: sweeps that it remembers, its longest step, and the growth of the residual that makes it go back.
 _MEMORY, _LARGEST_MOVE, _GROWTH = 8, 2.0, 10.0
-#: Sweeps that are spent on a first attempt with Anderson's method.
-_FEWER_SWEEPS = 40
-#: Change in one sweep, relative to the outputs, from which on Anderson's method is tried again after plain sweeps.
-_NEAR = 0.03
+#: Sweeps of an attempt with Anderson's method where there is another way.
+_SWEEPS_OF_ATTEMPT = 50
+#: Changes in one sweep, relative to the outputs, from which on Anderson's method is tried again after plain sweeps.
+_NEAR = (0.03, 0.003)
 #: Least part of a plain sweep that is taken.
 _LEAST_SHARE = 0.1
 #: Nodes of a row's projection for a penalty other than a ridge.
@@ -393,41 +393,47 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
 
     if not _is_ridge(penalty) and (nothing := _without_weights(network, labels, loss, penalty, output)):
         return nothing, 0.0, 1
-    state, best, sweeps = _accelerated(image, guess, unit, _FEWER_SWEEPS)
-    if state is None:
-        # Samples that can be separated have outputs far larger than labels. Long steps towards them lead nowhere.
-        near, before = _plain_sweeps(image, guess, unit)
-        state, best, sweeps = _accelerated(image, near, unit, _MAXIMUM_SWEEPS)
-        sweeps += before + _FEWER_SWEEPS
+    state, best, sweeps = _accelerated(image, guess, unit, _SWEEPS_OF_ATTEMPT)
+    start = guess
+    for near in _NEAR:
+        if state is not None:
+            break
+        # Outputs may be far larger than labels, as they are where samples can be separated. Long steps towards them
+        # lead nowhere.
+        start, plain = _plain_sweeps(image, start, unit, near)
+        state, best, more = _accelerated(image, start, unit, _SWEEPS_OF_ATTEMPT)
+        sweeps += plain + more
     if state is None:
         advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
         raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
     return state, best, sweeps
 
 
-def _plain_sweeps(image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float) -> tuple[_State, int]:
-    """Return the state from which on one sweep after the other changes little, and the number of sweeps until there.
+def _plain_sweeps(
+    image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float, near: float
+) -> tuple[_State, int]:
+    """Return a state that a sweep changes by less than `near`, or the last one, and the number of sweeps.
 
-    A sweep is shortened where it goes back what the last one went: so would all that follow.
+    If a sweep points against the one before, it and all later ones are halved, down to a least share.
     """
     state, vector = image(start)
-    last, share, sweeps = np.zeros_like(vector), 1.0, 1
+    last, share, sweeps, found = np.zeros_like(vector), 1.0, 1, start
     while sweeps < _MAXIMUM_SWEEPS:
         gap, sweeps = image(state)[1] - vector, sweeps + 1
         if not np.isfinite(gap).all():
             break
-        output = state.output
+        found, output = state, state.output
         scale = math.sqrt(float((output.mean**2 + output.slope**2 + output.variance).max())) / unit
         # Outputs are compared with the largest of them; the rest of the vector consists of logarithms.
         change = np.concatenate([gap[: 2 * len(output.mean)] / max(scale, 1.0), gap[2 * len(output.mean) :]])
-        if np.abs(change).max() < _NEAR:
+        if np.abs(change).max() < near:
             break
         if change @ last < 0:
             share = max(share / 2, _LEAST_SHARE)
         last = change
         vector = vector + share * gap
         state = _unpack(vector, state, unit)
-    return state, sweeps
+    return found, sweeps
 
 
 def _without_weights(

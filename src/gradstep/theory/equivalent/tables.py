@@ -358,7 +358,7 @@ def _tables_in_plane(
     along = neuron_groups(step, problem.readout, sizes.d, odd=odd, refine=min(coarser, _COARSER), resolve=True)
     if regrouped is not None:
         along = regrouped(along)
-    # Rules of a law that is cut are worth their nodes.
+    # Where the longest direction is taken away, coarser rules lose digits.
     of_rules, longest = (refine, longest_directions(step, problem.readout, sizes.d)) if leading else (coarser, None)
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", of_rules, longest=longest)

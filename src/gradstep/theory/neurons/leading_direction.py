@@ -70,9 +70,9 @@ def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float
 
 
 def longest_directions(step: StepStatistics, readout: Readout, d: float) -> Longest:
-    """Return which directions of the bulk count as the longest one.
+    """Return how the longest direction of the bulk is recognised: by its share, and a level that is nearly its own.
 
-    Their level is that of the variances in the classes of inputs. These have no fluctuations of the samples, and are
+    The level is that of the variances in the classes of inputs. These have no fluctuations of the samples, and are
     known without a rule.
 
     Parameters
@@ -81,6 +81,7 @@ def longest_directions(step: StepStatistics, readout: Readout, d: float) -> Long
         On correlated inputs, or damped.
     readout : Readout
     d : float
+        Input dimension: one direction has a share of ``1/d``.
 
     Returns
     -------

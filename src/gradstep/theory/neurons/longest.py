@@ -38,8 +38,8 @@ class Longest(NamedTuple):
     share : float
         Their share of all directions: that of one.
     level : float
-        Variance over the mean of all directions from which on they count, nearly. The rules of a law know it near this
-        level, and the level itself follows from the rules.
+        Guess of the variance, over the mean of all directions, from which on they count. Only the poles depend on it:
+        `part` finds the level of a rule itself.
     """
 
     share: float

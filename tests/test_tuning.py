@@ -173,6 +173,7 @@ def test_best_step_expresses_the_teacher_exactly(frequency):
         readout="constant",
     )
     best = gs.tune(problem, over="eta")
+    assert list(best) == ["eta"]
     assert best["eta"].value == pytest.approx(math.exp(0.5 + frequency**2 / 2), rel=5e-5)
     assert best.prediction.test_error < 1e-9
 

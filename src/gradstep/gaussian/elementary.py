@@ -164,22 +164,15 @@ def _hardtanh(x: Any) -> Any:
     return xp.minimum(xp.maximum(x, -one), one)
 
 
-def _below_zero(x: Any) -> Any:
-    if is_numpy_array(x):
-        return np.minimum(x, 0.0)
-    xp = array_namespace(x)
-    return xp.minimum(x, xp.zeros_like(x))
-
-
 def _elu(depth: float, scale: float) -> tuple[Kernel, Kernel]:
     """Return ``scale x`` above zero and ``scale depth (exp(x) - 1)`` below, and the derivative."""
 
     def value(x: Any) -> Any:
-        return scale * _relu(x) + scale * depth * _expm1(_below_zero(x))
+        return scale * _relu(x) + scale * depth * _expm1(-_relu(-x))
 
     def derivative(x: Any) -> Any:
         above = _heaviside(x)
-        return scale * above + scale * depth * (1.0 - above) * _exp(_below_zero(x))
+        return scale * above + scale * depth * (1.0 - above) * _exp(-_relu(-x))
 
     return value, derivative
 

@@ -520,7 +520,8 @@ def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) 
     if power is not None:
         return _range_for_power(power, order)
     # If the mean is many scales from a bump, only values of z with no mass reach it: such an average counts as zero.
-    around_zero = np.abs(function(np.array([-1.0, 0.0, 1.0]))).max()
+    with np.errstate(divide="ignore"):
+        around_zero = 2 * np.log(np.abs(function(np.array([-1.0, 0.0, 1.0]))).max())
     log_mass: list[Array] = []
     z = 0.0
     while True:
@@ -532,9 +533,8 @@ def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) 
         z += 1.0
         if z > _half_range(order):
             most = np.max(log_mass, axis=0)
-            with np.errstate(divide="ignore"):
-                largest = max(most.max(initial=-np.inf), 2 * np.log(around_zero))
-            if not np.any(log_mass[-1] > np.maximum(most - _DIGITS, largest + _NO_MASS)):
+            nothing = most.max(initial=around_zero) + _NO_MASS
+            if not np.any(log_mass[-1] > np.maximum(most - _DIGITS, nothing)):
                 return z
 
 

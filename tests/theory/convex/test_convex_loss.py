@@ -410,7 +410,7 @@ def test_rare_classes_and_unbounded_features_have_a_solution():
 
 
 def test_numbers_that_do_not_converge_are_not_returned(monkeypatch):
-    for name in ("_MAXIMUM_SWEEPS", "_SWEEPS_OF_ATTEMPT"):
+    for name in ("_PLAIN_SWEEPS", "_SWEEPS_OF_ATTEMPT"):
         monkeypatch.setattr(f"gradstep.theory.convex.convex_loss.{name}", 2)
     with pytest.raises(NotConverged, match="convex loss"):
         convex_prediction(cui(), loss="huber(0.5)")

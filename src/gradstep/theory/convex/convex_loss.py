@@ -71,16 +71,15 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-9
 """Largest residual of the equations that is ever returned."""
 
-#: Residual at which the sweeps end at once, and the most of them.
-_GOAL, _MAXIMUM_SWEEPS = 1e-11, 200
+#: Residual at which Anderson's method ends at once, and the most sweeps of an attempt with it.
+_GOAL, _SWEEPS_OF_ATTEMPT = 1e-11, 50
 #: Anderson's method: sweeps that it remembers, its longest step, and the growth of the residual that makes it go back.
 _MEMORY, _LARGEST_MOVE, _GROWTH = 8, 2.0, 10.0
-#: Sweeps of an attempt with Anderson's method where there is another way.
-_SWEEPS_OF_ATTEMPT = 50
-#: Changes in one sweep, relative to the outputs, from which on Anderson's method is tried again after plain sweeps.
+#: Plain sweeps: the most of them, and the least part of one that is taken.
+_PLAIN_SWEEPS, _LEAST_SHARE = 200, 0.1
+#: When a plain sweep changes outputs by less than the first of these, relative to the largest, Anderson's method is
+#: tried again; if it still does not end, then below the second.
 _NEAR = (0.03, 0.003)
-#: Least part of a plain sweep that is taken.
-_LEAST_SHARE = 0.1
 #: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9
 #: Smallest curvature of the loss's envelope relative to the largest, below which a sample does not pull, and in units
@@ -412,13 +411,14 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
 def _plain_sweeps(
     image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float, near: float
 ) -> tuple[_State, int]:
-    """Return a state that a sweep changes by less than `near`, or the last one, and the number of sweeps.
+    """Return a state that a sweep changes by less than `near`, or else the last one, and the number of sweeps.
 
-    If a sweep points against the one before, it and all later ones are halved, down to a least share.
+    Only a share of each change is taken. It is one at first, and is halved whenever a change points against the one
+    before, as where sweeps go back and forth.
     """
     state, vector = image(start)
     last, share, sweeps, found = np.zeros_like(vector), 1.0, 1, start
-    while sweeps < _MAXIMUM_SWEEPS:
+    while sweeps < _PLAIN_SWEEPS:
         gap, sweeps = image(state)[1] - vector, sweeps + 1
         if not np.isfinite(gap).all():
             break

@@ -236,10 +236,14 @@ def resolved_law(
         more = yield from _points(law, _beside(law.mean, z, points.transform), frame)
         points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(_BESIDE))])
     functions = None if mixed is None else _diagonals(mixed, points, frame)
-    for near in (_near_axis(lowest) if spectrum else None, None if longest is None else longest.poles):
-        if near is not None:
-            more = yield from _points(law, law.mean * near, frame)
-            points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(near))])
+    wanted = []
+    if spectrum:
+        wanted.append(_near_axis(lowest))
+    if longest is not None:
+        wanted.append(longest.poles)
+    for near in wanted:
+        more = yield from _points(law, law.mean * near, frame)
+        points, importance = points.with_others(more), np.concatenate([importance, np.ones(len(near))])
     along = np.diagonal(points.between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
     if not (np.all(points.transform.imag > 0) and np.all(along > 0)):
@@ -284,7 +288,7 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     share = np.square(root[:, 0])
     if law.two is not None:
         return (yield from _of_two(law, law.two, nodes, share))
-    longest = law.part_of_longest(nodes, share)
+    longest = np.zeros_like(share) if law.longest is None else law.longest.part(share, nodes)
     special, overlap = yield from vectors_rule(law.of_vectors, joint=law.joint, others=law.others)
     overlap, components = np.split(overlap, [len(law.columns)], axis=1)
     if law.columns != sorted(law.columns):
@@ -306,19 +310,20 @@ def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computat
     def place(eigenvalues: Array, weight: Array) -> Array:
         return readouts.place(eigenvalues, law.over_all(eigenvalues, weight))
 
-    of_all, part = place(nodes, share), law.part_of_longest(nodes, share)
+    of_all = place(nodes, share)
     if law.longest is None:
         nodes, share, of_all = spread_directions(nodes, share, of_all, *rest)
-        part = 0 * share
+        part = np.zeros_like(share)
     else:
         # The longest direction is a single eigenvector: it has the diagonals. The others make up for all else.
+        part = law.longest.part(share, nodes)
         taken, left = part * share, (1 - part) * share
         others = two.resolvents.without(readouts, nodes, taken, of_all)
-        found = spread_directions(nodes, left, of_all, readouts, others, two.refine)
-        part = np.repeat([0.0, 1.0], [len(found[0]), len(nodes)])
-        share = np.concatenate([left.sum() * found[1], taken])
-        of_all = np.concatenate([found[2], of_all])
-        nodes = np.concatenate([found[0], nodes])
+        spread, spread_share, spread_of_all = spread_directions(nodes, left, of_all, readouts, others, two.refine)
+        part = np.repeat([0.0, 1.0], [len(spread), len(nodes)])
+        share = np.concatenate([left.sum() * spread_share, taken])
+        of_all = np.concatenate([spread_of_all, of_all])
+        nodes = np.concatenate([spread, nodes])
     vectors = yield from directions_of_vectors(law.of_vectors, law.others, place, *rest)
     special, overlap = vectors.eigenvalue, vectors.overlap
     return RowRules(
@@ -479,10 +484,6 @@ class ResolvedLaw(NamedTuple):
             two=None,
             columns=[order.index(k) for k in self.columns],
         )
-
-    def part_of_longest(self, eigenvalues: Array, share: Array) -> Array:
-        """Return the part of each eigenvalue that belongs to the longest directions, zero where none count."""
-        return 0 * share if self.longest is None else self.longest.part(share, eigenvalues)
 
     def over_all(self, eigenvalues: Array, weight: Array) -> Array:
         """Return the diagonals over all directions at eigenvalues with weights, shape (2, eigenvalues)."""

@@ -29,14 +29,14 @@ STAGES = ("measure", "search", "larger", "decide", "report")
 #: that are not known to fall by then.
 LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
 #: Where it is still open whether a deviation falls, more networks are drawn in these rounds, small ones first. A
-#: deviation that seems to stay has only the last six rounds, at eight and sixteen times the size: many a deviation
+#: deviation that seems to stay has only the last eight rounds, at eight and sixteen times the size: many a deviation
 #: stays nearly the same up to four times the size and falls from there.
 DECIDE = (
     (4 * DIMENSION, 8),
     (DIMENSION, 128),
     *((4 * DIMENSION, networks) for networks in (16, 32, 64, 128)),
     *((8 * DIMENSION, networks) for networks in (8, 16, 32)),
-    *((16 * DIMENSION, networks) for networks in (4, 16, 32)),
+    *((16 * DIMENSION, networks) for networks in (4, 16, 32, 64, 128)),
 )
 #: The most networks of a setting that the local search has found.
 FOUND = 64

@@ -42,6 +42,7 @@ PRECISE = 0.01
 FAR, RIGHT = 0.03, 0.01
 
 Row = dict[str, Any]
+Array = np.ndarray
 
 #: What a row holds that is measured, or was set.
 MEASURED = ("name", "d", "levels", "member", "point", "problem", "first_seed", "networks", "mean", "error")
@@ -119,7 +120,10 @@ def is_off(row: Mapping[str, Any]) -> bool:
 
 
 def _sizes(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the deviation of a row's worst error and penalty at each size, in per cent.
+    """Return the deviation of a row's worst error and penalty at each size.
+
+    `percent` is the deviation that a setting is judged by, in per cent, and `ratio` the predicted over the measured
+    error, with its relative standard error.
 
     The scatter of a handful of networks can be far smaller than that of the law they are drawn from, most of all where
     that law is skewed. So a standard error at a larger size is at least what the scatter of the many networks at the
@@ -127,17 +131,20 @@ def _sizes(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> list[
     """
     worst = row["worst"]
     place = PENALTIES.index(worst["penalty"])
-    found = [{"d": row["d"], "percent": worst["percent"], "percent_error": worst["percent_error"]}]
-    for other in sorted((r for r in larger if r["name"] == row["name"] and "theory" in r), key=lambda r: int(r["d"])):
-        predicted, mean, error = (other[key][worst["of"]][place] for key in ("theory", "mean", "error"))
-        size = float(size_of_errors(other["problem"], np.array(mean)))
-        share = row["networks"] * row["d"] / (other["networks"] * other["d"])
-        percent = {
-            "percent": 100 * (predicted - mean) / size,
-            "percent_error": max(100 * error / size, worst["percent_error"] * math.sqrt(share)),
-        }
-        if math.isfinite(percent["percent"]):  # theory may refuse a size
-            found.append({"d": other["d"], **{key: round(value, 2) for key, value in percent.items()}})
+    others = sorted((r for r in larger if r["name"] == row["name"] and "theory" in r), key=lambda r: int(r["d"]))
+    found: list[Row] = []
+    for one in (row, *others):
+        predicted, mean, error = (one[key][worst["of"]][place] for key in ("theory", "mean", "error"))
+        if not math.isfinite(predicted):  # theory may refuse a size
+            continue
+        size = float(size_of_errors(one["problem"], np.array(mean)))
+        errors = {"percent_error": 100 * error / size, "ratio_error": error / mean}
+        if found:
+            fewer = math.sqrt(row["networks"] * row["d"] / (one["networks"] * one["d"]))
+            errors = {key: max(value, found[0][key] * fewer) for key, value in errors.items()}
+        values = {"percent": 100 * (predicted - mean) / size, "ratio": predicted / mean, **errors}
+        digits = {"percent": 2, "percent_error": 2}
+        found.append({"d": one["d"], **{key: round(value, digits.get(key, 4)) for key, value in values.items()}})
     return found
 
 
@@ -215,7 +222,10 @@ def falls(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> bool |
 
     It falls if it is within `OFF` at the largest size, its standard error included, or if a deviation that falls like
     `d^(-1/2)` or `1/d` fits those of all sizes better than one that stays, and it does not if one that stays fits
-    better: in both cases if the sums of squares, in standard errors, differ by more than four.
+    better: in both cases if the sums of squares, in standard errors, differ by more than four. Deviations are compared
+    as the logarithm of the predicted over the measured error. Where the error is below a hundredth of the labels'
+    power, it falls if this logarithm or the one of its share of that hundredth does: the error itself may grow with
+    the size.
 
     Parameters
     ----------
@@ -229,13 +239,25 @@ def falls(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> bool |
 
 
 def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool | None:
-    d, percent, error = (np.array([size[key] for size in sizes]) for key in ("d", "percent", "percent_error"))
-    if abs(percent[-1]) + error[-1] <= 100 * OFF:
+    d, percent, percent_error, ratio, ratio_error = (
+        np.array([size[key] for size in sizes]) for key in ("d", "percent", "percent_error", "ratio", "ratio_error")
+    )
+    if abs(percent[-1]) + percent_error[-1] <= 100 * OFF:
         return True
+    # Logarithms, because a predicted error that is far too small differs by nearly 100 per cent whatever it is.
+    answers = {
+        _tends_to_zero(d, np.log1p(percent / 100), percent_error / 100),
+        _tends_to_zero(d, np.log(ratio), ratio_error),
+    }
+    return True if True in answers else None if None in answers else False
+
+
+def _tends_to_zero(d: Array, value: Array, error: Array) -> bool | None:
+    """Whether a multiple of `d^(-1/2)` or `1/d` fits values better than a constant; None where neither is clear."""
 
     def misfit(exponent: float) -> float:
         """Return the sum of squares that is left by the best multiple of a power of the size."""
-        wanted, law = percent / error, (d[0] / d) ** exponent / error
+        wanted, law = value / error, (d[0] / d) ** exponent / error
         return float(np.sum((wanted - law * (wanted @ law) / (law @ law)) ** 2))
 
     gain = misfit(0.0) - min(misfit(0.5), misfit(1.0))

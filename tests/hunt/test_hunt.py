@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -346,8 +346,26 @@ def test_the_table(tmp_path: Path) -> None:
 def test_a_deviation_falls_or_stays_or_its_errors_leave_it_open(
     percent: tuple[float, ...], error: float, falls: bool | None
 ) -> None:
-    sizes = zip((200, 400, 800), percent, strict=True)
-    assert _falls([{"d": d, "percent": p, "percent_error": error} for d, p in sizes]) is falls
+    assert _falls(sizes_of(percent, [1 + p / 100 for p in percent], error)) is falls
+
+
+def sizes_of(percent: Sequence[float], ratio: Sequence[float], error: float) -> list[dict[str, float]]:
+    values = zip((200, 400, 800, 1600), percent, ratio, strict=False)
+    errors = {"percent_error": error, "ratio_error": error / 100}
+    return [{"d": d, "percent": p, "ratio": r, **errors} for d, p, r in values]
+
+
+def test_a_prediction_that_is_far_too_small_falls_by_its_ratio() -> None:
+    """A thirtieth, a fifteenth, an eighth and a quarter are 97 to 75 per cent too small, which looks like a constant."""
+    ratio = [1 / 32, 1 / 16, 1 / 8, 1 / 4]
+    assert _falls(sizes_of([100 * (r - 1) for r in ratio], ratio, 15.0)) is True
+    assert _falls(sizes_of([-97.0] * 4, [1 / 32] * 4, 15.0)) is False
+
+
+def test_an_error_below_a_hundredth_may_grow_while_its_deviation_falls() -> None:
+    """Its share of a hundredth of the labels' power stays, and the predicted comes near the measured error."""
+    assert _falls(sizes_of([-6.0] * 4, [0.3, 0.5, 0.7, 0.85], 0.5)) is True
+    assert _falls(sizes_of([-6.0] * 4, [0.3] * 4, 0.5)) is False
 
 
 def test_few_networks_are_not_sure_of_their_own_scatter() -> None:
@@ -363,6 +381,7 @@ def test_few_networks_are_not_sure_of_their_own_scatter() -> None:
     for error, expected in ((0.001, 1.25), (0.05, 5.0)):
         sizes = _sizes({**row(100, 100, 1.0, 0.01), "worst": worst}, [row(1600, 4, 1.0, error)])
         assert [s["percent_error"] for s in sizes] == [1.0, expected]
+        assert [100 * s["ratio_error"] for s in sizes] == pytest.approx([1.0, expected])
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,7 @@ def sizes_of(percent: Sequence[float], ratio: Sequence[float], error: float) -> 
 
 
 def test_a_prediction_that_is_far_too_small_falls_by_its_ratio() -> None:
-    """A thirtieth, a fifteenth, an eighth and a quarter are 97 to 75 per cent too small, which looks like a constant."""
+    """A thirtieth, a fifteenth, an eighth and a quarter are 97 to 75 per cent too small: nearly a constant."""
     ratio = [1 / 32, 1 / 16, 1 / 8, 1 / 4]
     assert _falls(sizes_of([100 * (r - 1) for r in ratio], ratio, 15.0)) is True
     assert _falls(sizes_of([-97.0] * 4, [1 / 32] * 4, 15.0)) is False

@@ -49,6 +49,9 @@ class LawAtPoints(NamedTuple):
         Factors of the errors.
     tolerance : float
         Largest error of the resolvent, over its imaginary part, times the importance.
+    faint : float, optional
+        Directions of the span of a rule's vectors that are fainter are left out. They hold little but rounding, which
+        moves nodes by up to the rounding of the law over this number.
     """
 
     points: Complex
@@ -57,6 +60,7 @@ class LawAtPoints(NamedTuple):
     mean: Array
     importance: Array
     tolerance: float
+    faint: float = _RANK
 
 
 class Others(NamedTuple):
@@ -133,7 +137,7 @@ def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -
 
 
 def _rules(
-    poles: Complex, transform: Complex, slope: Complex, mean: Array, crossed: Array, faint: float = _RANK
+    poles: Complex, transform: Complex, slope: Complex, mean: Array, crossed: Array, faint: Array
 ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
     """Yield the rules of all functions that the poles have: those of laws with as many nodes together.
 
@@ -143,7 +147,7 @@ def _rules(
         As in `_products`.
     crossed : ndarray, shape (laws, functions, others)
         Products of other vectors with the functions.
-    faint : float, optional
+    faint : ndarray, shape (laws,)
         Directions of the span that are fainter are left out.
 
     Yields
@@ -158,11 +162,11 @@ def _rules(
     size, real = mean.shape[-1], (poles.shape[1] + 1) * mean.shape[-1]
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric, axis1=1, axis2=2)
-    kept = square > faint * np.concatenate([square[:, :real], square[:, size:real]], axis=1)
+    kept = square > faint[:, None] * np.concatenate([square[:, :real], square[:, size:real]], axis=1)
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, square, 1.0)), 0.0)[..., None]
     metric, operator, crossed = metric * scale * scale.mT, operator * scale * scale.mT, scale * crossed
     spread, vectors = np.linalg.eigh(metric)
-    rank = (spread > faint * spread[:, -1:]).sum(axis=1)
+    rank = (spread > faint[:, None] * spread[:, -1:]).sum(axis=1)
     for count in np.unique(rank):
         laws = np.flatnonzero(rank == count)
         basis = vectors[laws, :, -count:] / np.sqrt(spread[laws, None, -count:])
@@ -195,8 +199,8 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    nothing = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0))
-    ((_, (nodes,), (overlap,)),) = _rules(poles[None], transform[None], slope[None], mean[None], nothing)
+    nothing, least = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0)), np.array([_RANK])
+    ((_, (nodes,), (overlap,)),) = _rules(poles[None], transform[None], slope[None], mean[None], nothing, least)
     return nodes, overlap
 
 
@@ -207,6 +211,7 @@ def sparse_rules(
     mean: Array,
     importance: Array,
     tolerance: Array,
+    faint: Array,
     plain: Array,
     resolved: Complex,
 ) -> list[tuple[Array, Array]]:
@@ -214,7 +219,7 @@ def sparse_rules(
 
     Parameters
     ----------
-    points, transform, slope, mean, importance, tolerance
+    points, transform, slope, mean, importance, tolerance, faint
         As in `LawAtPoints`, with a leading axis for the laws. Poles are added where a rule is worst.
     plain, resolved : ndarray, shapes (laws, vectors, others) and (laws, points, vectors, others)
         As in `Others`, of which a rule has what lies in its span.
@@ -229,11 +234,12 @@ def sparse_rules(
     NotConverged
         If rounding leaves an error above a per cent.
     """
-    laws = _Laws(points, transform, slope, mean, importance, tolerance, plain, resolved)
-    found = _best_rules(laws, _RANK)
+    laws = _Laws(points, transform, slope, mean, importance, tolerance, faint, plain, resolved)
+    found = _best_rules(laws)
     unsafe = [law for law, (error, *_) in enumerate(found) if error > _UNSAFE]
     if unsafe:
-        safer = _best_rules(_Laws._make(each[unsafe] for each in laws), _SAFER_RANK)
+        some = _Laws._make(each[unsafe] for each in laws)
+        safer = _best_rules(some._replace(faint=np.full(len(unsafe), _SAFER_RANK)))
         for law, rule in zip(unsafe, safer, strict=True):
             found[law] = min(found[law], rule, key=lambda each: each[0])
     largest = max(error for error, *_ in found)
@@ -252,13 +258,14 @@ class _Laws(NamedTuple):
     mean: Array
     importance: Array
     tolerance: Array
+    faint: Array
     plain: Array
     resolved: Complex
 
 
-def _best_rules(laws: _Laws, faint: float) -> list[tuple[float, Array, Array]]:
-    """Return the rules of `sparse_rules` with their errors; directions of their span that are fainter are left out."""
-    points, transform, slope, mean, importance, tolerance, plain, resolved = laws
+def _best_rules(laws: _Laws) -> list[tuple[float, Array, Array]]:
+    """Return the rules of `sparse_rules` with their errors."""
+    points, transform, slope, mean, importance, tolerance, faint, plain, resolved = laws
     count, size = len(mean), mean.shape[-1]
     along = np.diagonal(transform.imag, axis1=2, axis2=3)
     weight = importance[..., None, None] / np.sqrt(along[..., :, None] * along[..., None, :])
@@ -269,7 +276,7 @@ def _best_rules(laws: _Laws, faint: float) -> list[tuple[float, Array, Array]]:
         crossed = np.concatenate([plain[left, None], turned.real, turned.imag], axis=1)
         crossed = crossed.reshape(len(left), crossed.shape[1] * size, -1 if crossed.size else 0)
         errors = np.empty((len(left), points.shape[1]))
-        for alike, nodes, overlap in _rules(points[at], transform[at], slope[at], mean[left], crossed, faint):
+        for alike, nodes, overlap in _rules(points[at], transform[at], slope[at], mean[left], crossed, faint[left]):
             own, these = overlap[..., :size], left[alike]
             products = (own[..., :, None] * own[..., None, :]).reshape(*nodes.shape, -1)
             known = (1 / (nodes[:, None] - points[these, :, None])) @ products
@@ -294,5 +301,6 @@ def sparse_rule(law: LawAtPoints, others: Others | None = None) -> Computation[t
     """Return the rule of one law, as `sparse_rules` does, computed together with the rules of other laws."""
     if others is None:
         others = Others(np.empty((len(law.mean), 0)), np.empty((*law.transform.shape[:2], 0), dtype=complex))
-    *arrays, tolerance = law
-    return (yield from asked(sparse_rules, *arrays, np.array(tolerance), *others, work=_NODES * len(law.points)))
+    *arrays, tolerance, faint = law
+    numbers = np.array(tolerance), np.array(faint)
+    return (yield from asked(sparse_rules, *arrays, *numbers, *others, work=_NODES * len(law.points)))

@@ -286,6 +286,7 @@ def directions_of_vectors(
         np.trace(law.mean) / count * np.ones((1, 1)),
         law.importance,
         min(_COARSER * law.tolerance, _COARSEST),
+        law.faint,
     )
     nodes, root = yield from sparse_rule(average)
     eigenvalue, overlap, beside = _axes(law.points, alike, change, law.transform, others, nodes, root[:, 0])

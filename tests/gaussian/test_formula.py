@@ -252,6 +252,17 @@ def test_equal_factors_are_evaluated_once(factor):
     assert size(differentiate(product.expression)) <= 4 * size(differentiate(single.expression))
 
 
+@pytest.mark.parametrize(
+    "source", ["x*exp(-x**2)*exp(2*x)", "exp(x)*x/exp(x**2 - x)", "exp(x)**2*x*exp(-x**2)", "x*exp(-x)**(-2)*exp(-x**2)"]
+)
+def test_a_product_of_exponentials_is_one(source):
+    """Far from zero one factor overflows and another is zero, though their product is a small number."""
+    x = np.array([-1000.0, -3.0, 0.5, 3.0, 1000.0])
+    found = scalar_function(source)
+    np.testing.assert_allclose(found(x), x * np.exp(2 * x - x**2), rtol=1e-13)
+    np.testing.assert_allclose(found.derivative(x), (1 + 2 * x - 2 * x**2) * np.exp(2 * x - x**2), rtol=1e-13)
+
+
 def test_products_of_many_different_factors_are_refused():
     with pytest.raises(InvalidInput, match="products of too many different factors"):
         scalar_function("*".join(f"sin(x+{k})" for k in range(70)))

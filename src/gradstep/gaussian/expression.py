@@ -106,10 +106,15 @@ def add(*terms: Expression) -> Expression:
 
 
 def multiply(*factors: Expression) -> Expression:
-    """Return the product, flattened, with constants gathered."""
+    """Return the product, flattened, with constants gathered and with one exponential of the sum of all exponents."""
     flat: list[Expression] = []
     for factor in factors:
         flat.extend(factor.factors if isinstance(factor, Product) else (factor,))
+    exponents = [factor.argument for factor in flat if isinstance(factor, Apply) and factor.name == "exp"]
+    if len(exponents) > 1:
+        # One of several may overflow where another is zero.
+        flat = [factor for factor in flat if not (isinstance(factor, Apply) and factor.name == "exp")]
+        flat.append(apply("exp", add(*exponents)))
     constant = 1.0
     for factor in flat:
         if isinstance(factor, Constant):
@@ -133,6 +138,8 @@ def power(base: Expression, exponent: float) -> Expression:
         if isinstance(value, complex):
             raise ValueError("complex")
         return Constant(value)
+    if isinstance(base, Apply) and base.name == "exp":
+        return apply("exp", multiply(Constant(exponent), base.argument))
     if exponent < 0 and (found := _logistic(base)):
         factor, argument = found
         return multiply(
@@ -157,6 +164,7 @@ def _logistic(expression: Expression) -> tuple[float, Expression] | None:
 
 def apply(name: str, argument: Expression, derivative: bool = False) -> Expression:
     """Return an elementary function of an expression."""
+    derivative = derivative and name != "exp"  # whose derivative is itself
     if isinstance(argument, Constant):
         kernel = ELEMENTARY[name].derivative if derivative else ELEMENTARY[name].value
         with np.errstate(all="ignore"):

@@ -253,7 +253,8 @@ def test_equal_factors_are_evaluated_once(factor):
 
 
 @pytest.mark.parametrize(
-    "source", ["x*exp(-x**2)*exp(2*x)", "exp(x)*x/exp(x**2 - x)", "exp(x)**2*x*exp(-x**2)", "x*exp(-x)**(-2)*exp(-x**2)"]
+    "source",
+    ["x*exp(-x**2)*exp(2*x)", "exp(x)*x/exp(x**2 - x)", "exp(x)**2*x*exp(-x**2)", "x*exp(-x)**(-2)*exp(-x**2)"],
 )
 def test_a_product_of_exponentials_is_one(source):
     """Far from zero one factor overflows and another is zero, though their product is a small number."""

@@ -73,6 +73,27 @@ def test_envelope_derivatives(name):
     assert ((envelope.curvature >= 0) & (envelope.curvature * v <= 1 + 1e-12)).all()
 
 
+@pytest.mark.parametrize("name", ["logistic", "pseudo_huber(0.5)"])
+@pytest.mark.parametrize("v", [1e-6, 0.3, 4.0, 50.0, 1e4])
+def test_singular_points_of_smooth_envelopes(name, v):
+    """There ``u = x + v f'(x)`` and ``1 + v f''(x) = 0``: the proximal point changes like a square root."""
+    function = FUNCTIONS[name]
+    if name == "logistic":
+        first, second = lambda x: -1 / (1 + np.exp(x)), lambda x: np.exp(x) / (1 + np.exp(x)) ** 2
+        points = [2 * np.arcsinh(np.sqrt(v) / 2) * sign + np.pi * 1j for sign in (1, -1)]
+    else:
+        first, second = lambda x: 2 * x / np.sqrt(1 + 4 * x**2), lambda x: 2 / (1 + 4 * x**2) ** 1.5
+        third = (2 * v) ** (1 / 3) * np.exp(np.pi * 1j / 3)
+        right = 0.5j * np.sqrt(1 - third**2)
+        points = [right, -np.conj(right)]
+    found = function.singular_points(np.array(v))
+    assert found.shape == (2,)
+    for u, x in zip(found, points, strict=True):
+        np.testing.assert_allclose(x + v * first(x), u, rtol=1e-10)
+        assert abs(1 + v * second(x)) < 1e-7 * (1 + abs(v * second(x)))
+        assert u.imag > 0
+
+
 def test_closed_forms():
     x = np.linspace(-3, 3, 25)
     np.testing.assert_allclose(loss("hinge").value(1.0, x), np.maximum(1 - x, 0), atol=1e-14)

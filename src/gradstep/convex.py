@@ -28,6 +28,7 @@ from gradstep.errors import InvalidInput, NotConverged
 __all__ = ["ConvexFunction", "Loss", "Penalty", "PiecewiseQuadratic", "Proximal", "Smooth", "loss", "penalty"]
 
 Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
 
 _MAXIMUM_ITERATIONS = 100
 
@@ -54,10 +55,6 @@ class ConvexFunction(Protocol):
     """A convex function of one variable, as losses and penalties are."""
 
     @property
-    def width(self) -> float:
-        """Length over which the derivative bends between kinks; infinite if it is piecewise linear."""
-
-    @property
     def differentiable(self) -> bool:
         """Whether the derivative has no jump."""
 
@@ -72,6 +69,12 @@ class ConvexFunction(Protocol):
 
     def breakpoints(self, v: Array) -> Array:
         """Return the points u where the envelope's second derivative jumps, on a new last axis."""
+
+    def singular_points(self, v: Array) -> Complex:
+        """Return the points u of the upper half-plane where the envelope is singular, on a new last axis.
+
+        The envelope bends near their real parts, over a length as large as their imaginary parts.
+        """
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,6 @@ class PiecewiseQuadratic:
     kinks: tuple[float, ...]
     slopes: tuple[float, ...]
     curvatures: tuple[float, ...]
-
-    @property
-    def width(self) -> float:
-        """Infinite: the derivative is piecewise linear."""
-        return math.inf
 
     @property
     def differentiable(self) -> bool:
@@ -137,6 +135,10 @@ class PiecewiseQuadratic:
         ends = [at + v * side for at, sides in zip(self.kinks, self._sides(), strict=True) for side in sides]
         return np.stack(ends, axis=-1) if ends else np.empty((*np.shape(v), 0))
 
+    def singular_points(self, v: Array) -> Complex:
+        """Return no points: each piece is a polynomial."""
+        return np.empty((*np.shape(v), 0), dtype=complex)
+
     def proximal(self, u: Array, v: Array) -> Proximal:
         """Return the proximal point and the envelope's derivatives elementwise, in closed form."""
         gain = 1 / (1 + v * self.curvatures[0])
@@ -160,8 +162,9 @@ class Smooth:
         value that can be pickled and compared.
     steepest : tuple of float
         Bounds of the first derivative; they bracket the proximal point.
-    width : float
-        Length over which the first derivative bends.
+    singular : callable
+        Points u of the upper half-plane at which ``1 + v second(x)`` is zero, with ``u = x + v first(x)``: of v and of
+        `parameters`, on a new last axis.
     parameters : tuple of float
     """
 
@@ -169,7 +172,7 @@ class Smooth:
     first: Callable[..., Array]
     second: Callable[..., Array]
     steepest: tuple[float, float]
-    width: float
+    singular: Callable[..., Complex]
     parameters: tuple[float, ...] = ()
 
     @property
@@ -188,6 +191,10 @@ class Smooth:
     def breakpoints(self, v: Array) -> Array:
         """Return no points."""
         return np.empty((*np.shape(v), 0))
+
+    def singular_points(self, v: Array) -> Complex:
+        """Return the points u of the upper half-plane where the envelope is singular, on a new last axis."""
+        return np.asarray(self.singular(np.asarray(v, dtype=np.float64), *self.parameters))
 
     def proximal(self, u: Array, v: Array) -> Proximal:
         """Return the proximal point by Newton's method, kept inside a bracket that it narrows.
@@ -314,9 +321,18 @@ def _pseudo_huber_second(x: Array, delta: float) -> Array:
     return 2 / _root(x, delta) ** 3
 
 
+def _pseudo_huber_singular(v: Array, delta: float) -> Complex:
+    # There root^3 is -2 v, and x is delta sqrt(root^2 - 1). Without a step this is the singular point of the loss.
+    square = (2 * v) ** (2 / 3) * np.exp(2j * np.pi / 3)
+    x = 1j * delta * np.sqrt(1 - square)
+    u = x * (1 + (2 * v) ** (2 / 3) * np.exp(-1j * np.pi / 3))
+    return np.stack([u, -u.conj()], axis=-1)
+
+
 def _pseudo_huber(delta: float) -> Smooth:
     functions = _pseudo_huber_value, _pseudo_huber_first, _pseudo_huber_second
-    return Smooth(*functions, steepest=(-2 * delta, 2 * delta), width=delta, parameters=(delta,))
+    bounds = -2 * delta, 2 * delta
+    return Smooth(*functions, steepest=bounds, singular=_pseudo_huber_singular, parameters=(delta,))
 
 
 def _logistic_value(x: Array) -> Array:
@@ -331,7 +347,15 @@ def _logistic_second(x: Array) -> Array:
     return np.asarray(expit(x) * expit(-x))
 
 
-_LOGISTIC = Smooth(_logistic_value, _logistic_first, _logistic_second, steepest=(-1.0, 0.0), width=3.0)
+def _logistic_singular(v: Array) -> Complex:
+    # There x is +-s + i pi with sinh(s / 2)^2 = v / 4, and exp(x) is a negative number.
+    s = 2 * np.arcsinh(np.sqrt(v) / 2)
+    return np.stack([s - np.expm1(-s), -s - np.expm1(s)], axis=-1) + 1j * math.pi
+
+
+_LOGISTIC = Smooth(
+    _logistic_value, _logistic_first, _logistic_second, steepest=(-1.0, 0.0), singular=_logistic_singular
+)
 
 
 def _elastic_net(mix: float) -> PiecewiseQuadratic:

@@ -10,7 +10,7 @@ import gradstep as gs
 from gradstep.convex import loss, penalty
 from gradstep.gaussian import scalar_function, smoothed
 from gradstep.labels import labels_of
-from gradstep.theory.convex.proximal import OutputLaw, _chance, loss_averages, mean_losses, penalty_averages
+from gradstep.theory.convex.proximal import OutputLaw, _chance, _samples, loss_averages, mean_losses, penalty_averages
 
 KAPPA = np.array([-1.7, 0.0, 0.4, 2.1])
 LAW = OutputLaw(
@@ -93,6 +93,31 @@ def test_square_loss_in_closed_form(channel, flip):
         (losses.train, error / (1 + 2 * LAW.leverage) ** 2),
     ]:
         np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1.0, 100.0, 3000.0])
+@pytest.mark.parametrize("leverage", [0.01, 3.0, 1e4])
+def test_large_outputs_need_no_more_points(size, leverage):
+    """The logistic loss bends over a few units of outputs that are as large as three thousand.
+
+    The slope across is zero, so that labels do not depend on the output, and the average is a sum over two Gaussians.
+    """
+    law = OutputLaw(KAPPA, size * np.tanh(KAPPA), 0 * KAPPA, size**2 * LAW.variance, leverage + 0 * KAPPA, 0.8)
+    labels, chosen = labels_of(PROBLEM, "sign", 0.1), loss("logistic")
+    averages = loss_averages(labels, chosen, law)
+    assert _samples(labels, chosen, law).argument.shape[-1] < 500
+    z = np.linspace(-9, 9, 200_001)
+    weight = norm.pdf(z) / norm.pdf(z).sum()
+    for node, (mean, variance) in enumerate(zip(law.mean, law.variance, strict=True)):
+        chance = smoothed(labels.mean, 0.8 * KAPPA[node], 0.6).mean
+        parts = []
+        for label in (1.0, -1.0):
+            envelope = chosen.function.proximal(label * (mean + math.sqrt(variance) * z), np.full_like(z, leverage))
+            share = 0.5 * (1 + label * chance)
+            sums = (-label * envelope.slope @ weight, envelope.slope**2 @ weight, envelope.curvature @ weight)
+            parts.append(share * np.array(sums))
+        found = averages.pull[node], averages.power[node], averages.curvature[node]
+        np.testing.assert_allclose(found, np.sum(parts, axis=0), rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["huber(0.3)", "absolute", "pseudo_huber(0.5)"])

@@ -29,10 +29,13 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
 
 # Rules for averages over a standard normal, where everything is smooth good to about 1e-12: their range, the step of
 # the trapezoidal one, the width, order and largest number of the panels of the other; nodes of kappa taken together.
 _RANGE, _STEP, _PANEL, _ORDER, _MOST_PANELS, _NODES_AT_ONCE = 7.5, 0.45, 1.875, 8, 400, 8
+# Widths of a panel, and of four steps of the trapezoidal rule, over the distance of a singular point from them.
+_NEAR = 0.95
 # The rule for the chance of a class: reach in standard deviations, most points on either side of zero. Scales of the
 # part of the Gaussian that is averaged first are powers of two to one over the third. Points are so close, over that
 # scale, that the product of two Gaussians at least as wide is summed to rounding.
@@ -148,22 +151,44 @@ class PenaltyAverages:
     active: Array
 
 
-def _rule(breakpoints: Array, scale: float) -> tuple[Array, Array]:
-    """Return nodes and weights over a standard normal, for functions that bend over `scale` between breakpoints."""
-    batch, points = breakpoints.shape[:-1], breakpoints.shape[-1]
-    if not points:
+def _rule(breakpoints: Array, singular: Complex, scale: float = math.inf) -> tuple[Array, Array]:
+    """Return nodes and weights over a standard normal, for functions that are smooth between breakpoints.
+
+    Parameters
+    ----------
+    breakpoints : ndarray, shape (..., breakpoints)
+    singular : ndarray, shape (..., points)
+        Complex points, on either side of the axis, where the functions are singular.
+    scale : float, optional
+        Length over which the functions may bend anywhere else.
+
+    Returns
+    -------
+    nodes, weights : ndarray, shape (..., nodes)
+    """
+    batch = breakpoints.shape[:-1]
+    apart = _NEAR * np.abs(singular.imag)
+    closest = float(apart.min(initial=math.inf))
+    count = min(math.ceil(2 * _RANGE / min(_PANEL, scale) - 1e-9), _MOST_PANELS)
+    grid = np.linspace(-_RANGE, _RANGE, count + 1)
+    # Panels double in width from a singular point to where they are as wide as all others.
+    doublings = max(math.ceil(math.log2(2 * _RANGE / count / closest)) + 1, 0) if closest < math.inf else 0
+    away = 2.0 ** np.arange(doublings) * apart[..., None]
+    around = singular.real[..., None] + np.concatenate([-away, 0 * away[..., :1], away], axis=-1)
+    edges = np.concatenate(
+        [np.broadcast_to(grid, (*batch, len(grid))), breakpoints, around.reshape(*batch, -1)], axis=-1
+    )
+    half = min(math.ceil(_RANGE / min(_STEP, 0.25 * scale, 0.25 * closest)), _MOST_PANELS * _ORDER)
+    if not breakpoints.shape[-1] and 2 * half + 1 <= _ORDER * (edges.shape[-1] - 1):
         # The trapezoidal rule converges exponentially.
-        count = min(math.ceil(_RANGE / min(_STEP, 0.25 * scale)), _MOST_PANELS * _ORDER)
-        nodes = np.broadcast_to(np.linspace(-_RANGE, _RANGE, 2 * count + 1), (*batch, 2 * count + 1))
+        nodes = np.broadcast_to(np.linspace(-_RANGE, _RANGE, 2 * half + 1), (*batch, 2 * half + 1))
         weights = np.exp(-0.5 * nodes**2)
         return nodes, weights / weights.sum(axis=-1, keepdims=True)
-    count = min(math.ceil(2 * _RANGE / min(_PANEL, scale) - 1e-9), _MOST_PANELS)
-    grid = np.broadcast_to(np.linspace(-_RANGE, _RANGE, count + 1), (*batch, count + 1))
-    edges = np.sort(np.concatenate([grid, np.clip(breakpoints, -_RANGE, _RANGE)], axis=-1), axis=-1)
+    edges = np.sort(np.clip(edges, -_RANGE, _RANGE), axis=-1)
     x, w = legendre_rule(_ORDER)
-    half = 0.5 * np.diff(edges)[..., None]
-    nodes = (0.5 * (edges[..., 1:] + edges[..., :-1])[..., None] + half * x).reshape(*batch, -1)
-    weights = (half * w).reshape(*batch, -1) * np.exp(-0.5 * nodes**2)
+    width = 0.5 * np.diff(edges)[..., None]
+    nodes = (0.5 * (edges[..., 1:] + edges[..., :-1])[..., None] + width * x).reshape(*batch, -1)
+    weights = (width * w).reshape(*batch, -1) * np.exp(-0.5 * nodes**2)
     return nodes, weights / weights.sum(axis=-1, keepdims=True)
 
 
@@ -211,7 +236,9 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     # The chance of a class turns over the width of t given the output, or over that of the teacher where it is smooth.
     own = 0.0 if labels.link.kinks else 0.5 * labels.link.pole_distance / max(across, 1e-12)
     turns = _PANEL * np.hypot(rest, own) * spread / np.maximum(np.abs(slope), 1e-12)
-    z, weight = _rule((ends - centre) / spread, min(loss.function.width / float(spread.max()), float(turns.min())))
+    bends = loss.function.singular_points(law.leverage)[:, None, :]
+    bends = np.broadcast_to(bends, (len(bends), 2, bends.shape[-1]))
+    z, weight = _rule((ends - centre) / spread, (bends - centre) / spread, float(turns.min()))
     known = slope / spread * sign * z
     if law.labels is None:
         chance, slope = _chance(labels.link, law.alignment * law.kappa, across, known, rest)
@@ -323,14 +350,16 @@ def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
         across = math.sqrt(max(1 - law.alignment**2, 0.0))
         centre = law.alignment * law.kappa[:, None]
         kinks = np.array([kink for kink in teacher.kinks if abs(kink) < 2 * _RANGE and across > 0])
-        t, t_weight = _rule((kinks - centre) / max(across, NOTHING), teacher.pole_distance / max(across, 1e-12))
+        kinks, none = (kinks - centre) / max(across, NOTHING), np.empty((len(centre), 0), dtype=complex)
+        t, t_weight = _rule(kinks, none, teacher.pole_distance / max(across, 1e-12))
         mean = np.asarray(teacher(centre + across * t)) - law.mean[:, None] - law.slope[:, None] * t
     else:
         t, t_weight = np.zeros((1, 1)), np.ones((1, 1))
         mean, noise = (law.labels.mean - law.mean)[:, None], noise + law.labels.hidden
     spread = np.sqrt(law.variance + noise)[:, None, None]
     ends = loss.function.breakpoints(law.leverage)[:, None, :] - mean[:, :, None]
-    z, z_weight = _rule(ends / spread, loss.function.width / float(spread.max()))
+    bends = loss.function.singular_points(law.leverage)[:, None, :] - mean[:, :, None]
+    z, z_weight = _rule(ends / spread, bends / spread)
     weight = t_weight[:, :, None] * z_weight
     return _Samples(mean[:, :, None] + spread * z, np.array(-1.0), np.array(np.nan), weight, t[:, :, None] * weight)
 
@@ -438,7 +467,8 @@ def penalty_averages(
     step = ridge / curvature
     centre, spread = field * root / curvature, np.sqrt(power) * root / curvature
     ends = (function.breakpoints(step) - centre[:, None]) / spread[:, None]
-    z, weight = _rule(ends, function.width / float(spread.max()))
+    bends = (function.singular_points(step) - centre[:, None]) / spread[:, None]
+    z, weight = _rule(ends, bends)
     envelope = function.proximal(centre[:, None] + spread[:, None] * z, step[:, None])
     weights = envelope.point / root
     # A group that is all but switched off, or that no kink of the penalty ever meets, must not divide by zero.

@@ -66,10 +66,9 @@ _LONGER = (1.0, 4.0, 16.0)
 #: Largest readout over the smallest for which all count as of one size. Values that differ by rounding do not change
 #: the points, on which the functions that stand for diagonals depend.
 _SAME_SIZE = 1.05
-#: Faintest directions of the rules (`LawAtPoints.faint`). The second is that of two readouts, whose variances follow
-#: from the nodes, unless the longest directions are to be known. The last is the least for finer rules, and that of
-#: spectra: with it rounding changes errors by up to 2e-5, and of two readouts by up to .2 %.
-_FAINT, _FAINT_OF_TWO, _LEAST_FAINT = 1e-10, 1e-9, 1e-11
+#: Faintest directions of the rules (`LawAtPoints.faint`), and of finer rules and spectra. With the second, rounding
+#: changes errors by up to 2e-5, and of two readouts by up to .2 %.
+_FAINT, _LEAST_FAINT = 1e-10, 1e-11
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
 #: Points beside the law of A, seen from its mean in standard deviations. Readouts of opposite signs differ in ``CBC``,
@@ -263,8 +262,7 @@ def resolved_law(
     two = None
     if readouts is not None and mixed is not None:
         two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
-    faint = _FAINT if two is None or longest is not None else _FAINT_OF_TWO
-    faint = max(faint * 100.0 ** (1 - refine), _LEAST_FAINT)
+    faint = max(_FAINT * 100.0 ** (1 - refine), _LEAST_FAINT)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(

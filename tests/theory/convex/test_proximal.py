@@ -120,6 +120,15 @@ def test_large_outputs_need_no_more_points(size, leverage):
         np.testing.assert_allclose(found, np.sum(parts, axis=0), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("size", [0.1, 1.0, 2.0, 4.0])
+def test_small_outputs_need_no_narrow_panels(size):
+    """Panels as narrow everywhere as the logistic loss bends are few, and no more points are taken."""
+    law = OutputLaw(KAPPA, 0 * KAPPA, 0 * KAPPA, size**2 + 0 * KAPPA, 1 + 0 * KAPPA, 0.8)
+    points = _samples(labels_of(PROBLEM, "sign", 0.1), loss("logistic"), law).argument.shape[-1]
+    # Eight to a panel, with one more panel for each of the two arguments at which an output changes sign.
+    assert points <= 8 * (math.ceil(max(8, 15 * size / (0.9 * math.pi))) + 2)
+
+
 @pytest.mark.parametrize("name", ["huber(0.3)", "absolute", "pseudo_huber(0.5)"])
 def test_real_labels_of_a_linear_teacher_are_one_gaussian(name):
     """With a linear teacher the residual is Gaussian given kappa, however it is split between t and the rest."""

@@ -205,3 +205,11 @@ def test_chances_on_one_grid_are_those_of_each_argument_alone(text, rest):
     expected = smoothed(mean, centre[:, None, None] + across * known, across * rests)
     np.testing.assert_allclose(chance, expected.mean, atol=1e-12)
     np.testing.assert_allclose(slope, expected.slope, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["pseudo_huber(1.0)", "l1"])
+def test_a_field_that_does_not_scatter_has_one_weight(name):
+    chosen = penalty(name)
+    found = penalty_averages(chosen, np.array([0.1, 0.1]), np.array([1.0, 0.0]), np.ones(2), 0.3, 100.0)
+    point = chosen.function.proximal(np.array(1.0), np.array(0.3)).point
+    np.testing.assert_allclose(found.value[1], chosen.function.value(point), rtol=1e-12)

@@ -363,7 +363,8 @@ def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     spread = np.sqrt(law.variance + noise)[:, None, None]
     ends = loss.function.breakpoints(law.leverage)[:, None, :] - mean[:, :, None]
     bends = loss.function.singular_points(law.leverage)[:, None, :] - mean[:, :, None]
-    z, z_weight = _rule(ends / spread, bends / spread)
+    divisor = np.maximum(spread, NOTHING)
+    z, z_weight = _rule(ends / divisor, bends / divisor)
     weight = t_weight[:, :, None] * z_weight
     return _Samples(mean[:, :, None] + spread * z, np.array(-1.0), np.array(np.nan), weight, t[:, :, None] * weight)
 
@@ -470,8 +471,9 @@ def penalty_averages(
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature
     centre, spread = field * root / curvature, np.sqrt(power) * root / curvature
-    ends = (function.breakpoints(step) - centre[:, None]) / spread[:, None]
-    bends = (function.singular_points(step) - centre[:, None]) / spread[:, None]
+    divisor = np.maximum(spread, NOTHING)[:, None]
+    ends = (function.breakpoints(step) - centre[:, None]) / divisor
+    bends = (function.singular_points(step) - centre[:, None]) / divisor
     z, weight = _rule(ends, bends)
     envelope = function.proximal(centre[:, None] + spread[:, None] * z, step[:, None])
     weights = envelope.point / root

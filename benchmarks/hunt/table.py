@@ -143,8 +143,11 @@ def _sizes(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> list[
             fewer = math.sqrt(row["networks"] * row["d"] / (one["networks"] * one["d"]))
             errors = {key: max(value, found[0][key] * fewer) for key, value in errors.items()}
         values = {"percent": 100 * (predicted - mean) / size, "ratio": predicted / mean, **errors}
-        digits = {"percent": 2, "percent_error": 2}
-        found.append({"d": one["d"], **{key: round(value, digits.get(key, 4)) for key, value in values.items()}})
+        # A ratio may be far below one, and its logarithm is taken.
+        rounded = {
+            key: float(f"{value:.5g}") if key.startswith("ratio") else round(value, 2) for key, value in values.items()
+        }
+        found.append({"d": one["d"], **rounded})
     return found
 
 
@@ -245,10 +248,10 @@ def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool | None:
     if abs(percent[-1]) + percent_error[-1] <= 100 * OFF:
         return True
     # Logarithms, because a predicted error that is far too small differs by nearly 100 per cent whatever it is.
-    answers = {
-        _tends_to_zero(d, np.log1p(percent / 100), percent_error / 100),
-        _tends_to_zero(d, np.log(ratio), ratio_error),
-    }
+    # The logarithm of a predicted error of zero is infinite, which leaves the answer open.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares, ratios = np.log1p(percent / 100), np.log(ratio)
+        answers = {_tends_to_zero(d, shares, percent_error / 100), _tends_to_zero(d, ratios, ratio_error)}
     return True if True in answers else None if None in answers else False
 
 
@@ -261,7 +264,7 @@ def _tends_to_zero(d: Array, value: Array, error: Array) -> bool | None:
         return float(np.sum((wanted - law * (wanted @ law) / (law @ law)) ** 2))
 
     gain = misfit(0.0) - min(misfit(0.5), misfit(1.0))
-    return None if abs(gain) <= DECIDED else gain > 0
+    return gain > 0 if abs(gain) > DECIDED else None
 
 
 def kind_of(row: Row) -> str:

@@ -360,6 +360,16 @@ def test_a_prediction_that_is_far_too_small_falls_by_its_ratio() -> None:
     ratio = [1 / 32, 1 / 16, 1 / 8, 1 / 4]
     assert _falls(sizes_of([100 * (r - 1) for r in ratio], ratio, 15.0)) is True
     assert _falls(sizes_of([-97.0] * 4, [1 / 32] * 4, 15.0)) is False
+    assert _falls(sizes_of([-100.0] * 4, [0.0] * 4, 15.0)) is None
+
+
+def test_ratios_far_below_one_keep_their_digits() -> None:
+    problem = chosen(activation="odd", step="1/2").problem(200)
+    values = {"theory": {"test_error": [3e-6]}, "mean": {"test_error": [2.0]}, "error": {"test_error": [4e-5]}}
+    row = {"name": "1", "d": 200, "networks": 4, "problem": problem, **values}
+    (size,) = _sizes({**row, "worst": {"of": "test_error", "penalty": PENALTIES[0]}}, [])
+    assert size["ratio"] == pytest.approx(1.5e-6)
+    assert size["ratio_error"] == pytest.approx(2e-5)
 
 
 def test_an_error_below_a_hundredth_may_grow_while_its_deviation_falls() -> None:

@@ -120,6 +120,15 @@ def test_large_outputs_need_no_more_points(size, leverage):
         np.testing.assert_allclose(found, np.sum(parts, axis=0), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("size", [0.1, 1.0, 2.0, 4.0])
+def test_small_outputs_need_no_narrow_panels(size):
+    """Panels as narrow everywhere as the logistic loss bends are few, and no more points are taken."""
+    law = OutputLaw(KAPPA, 0 * KAPPA, 0 * KAPPA, size**2 + 0 * KAPPA, 1 + 0 * KAPPA, 0.8)
+    points = _samples(labels_of(PROBLEM, "sign", 0.1), loss("logistic"), law).argument.shape[-1]
+    # Eight to a panel, with one more panel for each of the two arguments at which an output changes sign.
+    assert points <= 8 * (math.ceil(max(8, 15 * size / (0.9 * math.pi))) + 2)
+
+
 @pytest.mark.parametrize("name", ["huber(0.3)", "absolute", "pseudo_huber(0.5)"])
 def test_real_labels_of_a_linear_teacher_are_one_gaussian(name):
     """With a linear teacher the residual is Gaussian given kappa, however it is split between t and the rest."""
@@ -196,3 +205,11 @@ def test_chances_on_one_grid_are_those_of_each_argument_alone(text, rest):
     expected = smoothed(mean, centre[:, None, None] + across * known, across * rests)
     np.testing.assert_allclose(chance, expected.mean, atol=1e-12)
     np.testing.assert_allclose(slope, expected.slope, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["pseudo_huber(1.0)", "l1"])
+def test_a_field_that_does_not_scatter_has_one_weight(name):
+    chosen = penalty(name)
+    found = penalty_averages(chosen, np.array([0.1, 0.1]), np.array([1.0, 0.0]), np.ones(2), 0.3, 100.0)
+    point = chosen.function.proximal(np.array(1.0), np.array(0.3)).point
+    np.testing.assert_allclose(found.value[1], chosen.function.value(point), rtol=1e-12)

@@ -34,7 +34,7 @@ Complex = NDArray[np.complex128]
 # Rules for averages over a standard normal, where everything is smooth good to about 1e-12: their range, the step of
 # the trapezoidal one, the width, order and largest number of the panels of the other; nodes of kappa taken together.
 _RANGE, _STEP, _PANEL, _ORDER, _MOST_PANELS, _NODES_AT_ONCE = 7.5, 0.45, 1.875, 8, 400, 8
-# Widths of a panel, and of four steps of the trapezoidal rule, over the distance of a singular point from them.
+# Width of a panel, and of four steps of the trapezoidal rule, over the distance from there to a singular point.
 _NEAR = 0.95
 # The rule for the chance of a class: reach in standard deviations, most points on either side of zero. Scales of the
 # part of the Gaussian that is averaged first are powers of two to one over the third. Points are so close, over that
@@ -158,7 +158,7 @@ def _rule(breakpoints: Array, singular: Complex, scale: float = math.inf) -> tup
     ----------
     breakpoints : ndarray, shape (..., breakpoints)
     singular : ndarray, shape (..., points)
-        Complex points, on either side of the axis, where the functions are singular.
+        Complex points where the functions are singular, as they are at the conjugates.
     scale : float, optional
         Length over which the functions may bend anywhere else.
 
@@ -170,9 +170,13 @@ def _rule(breakpoints: Array, singular: Complex, scale: float = math.inf) -> tup
     apart = _NEAR * np.abs(singular.imag)
     closest = float(apart.min(initial=math.inf))
     count = min(math.ceil(2 * _RANGE / min(_PANEL, scale) - 1e-9), _MOST_PANELS)
-    grid = np.linspace(-_RANGE, _RANGE, count + 1)
     # Panels double in width from a singular point to where they are as wide as all others.
     doublings = max(math.ceil(math.log2(2 * _RANGE / count / closest)) + 1, 0) if closest < math.inf else 0
+    # Near a wide bend, narrower panels everywhere are fewer.
+    narrow = math.ceil(2 * _RANGE / min(_PANEL, scale, closest) - 1e-9)
+    if narrow <= count + (2 * doublings + 1) * singular.shape[-1]:
+        count, doublings = narrow, 0
+    grid = np.linspace(-_RANGE, _RANGE, count + 1)
     away = 2.0 ** np.arange(doublings) * apart[..., None]
     around = singular.real[..., None] + np.concatenate([-away, 0 * away[..., :1], away], axis=-1)
     edges = np.concatenate(
@@ -359,7 +363,8 @@ def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     spread = np.sqrt(law.variance + noise)[:, None, None]
     ends = loss.function.breakpoints(law.leverage)[:, None, :] - mean[:, :, None]
     bends = loss.function.singular_points(law.leverage)[:, None, :] - mean[:, :, None]
-    z, z_weight = _rule(ends / spread, bends / spread)
+    divisor = np.maximum(spread, NOTHING)
+    z, z_weight = _rule(ends / divisor, bends / divisor)
     weight = t_weight[:, :, None] * z_weight
     return _Samples(mean[:, :, None] + spread * z, np.array(-1.0), np.array(np.nan), weight, t[:, :, None] * weight)
 
@@ -466,8 +471,9 @@ def penalty_averages(
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature
     centre, spread = field * root / curvature, np.sqrt(power) * root / curvature
-    ends = (function.breakpoints(step) - centre[:, None]) / spread[:, None]
-    bends = (function.singular_points(step) - centre[:, None]) / spread[:, None]
+    divisor = np.maximum(spread, NOTHING)[:, None]
+    ends = (function.breakpoints(step) - centre[:, None]) / divisor
+    bends = (function.singular_points(step) - centre[:, None]) / divisor
     z, weight = _rule(ends, bends)
     envelope = function.proximal(centre[:, None] + spread[:, None] * z, step[:, None])
     weights = envelope.point / root

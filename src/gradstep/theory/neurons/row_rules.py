@@ -66,8 +66,8 @@ _LONGER = (1.0, 4.0, 16.0)
 #: Largest readout over the smallest for which all count as of one size. Values that differ by rounding do not change
 #: the points, on which the functions that stand for diagonals depend.
 _SAME_SIZE = 1.05
-#: Faintest directions of the rules (`LawAtPoints.faint`), and of finer rules and spectra. With the second, rounding
-#: changes errors by up to 2e-5, and of two readouts by up to .2 %.
+#: Faintest directions of the rules (`LawAtPoints.faint`), and of finer rules and spectra. If all rules had the second,
+#: rounding would change errors by up to 2e-5, and those of two readouts by up to .2 %.
 _FAINT, _LEAST_FAINT = 1e-10, 1e-11
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01

@@ -23,7 +23,6 @@ __all__ = [
     "SIGMA",
     "falls",
     "is_off",
-    "left_of",
     "measured_row",
     "measured_rows",
     "off_table",
@@ -174,27 +173,9 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "measured_again": len(again),
         "fallen": sum(r["falls"] is True for r in again),
         "open": sum(r["falls"] is None for r in again),
-        "open_left": left_of([r for r in again if r["falls"] is None]),
         "kinds": dict(Counter(kind_of(r) for r in off).most_common()),
         "explanations": dict(Counter(explanation(r) for r in off).most_common()),
     }
-
-
-def left_of(rows: Sequence[Row]) -> dict[str, list[float]]:
-    """Return which share of the deviations of settings is left at each larger size, all together, with its error.
-
-    Each deviation is compared with that of its own setting at the design's dimension, weighted by its standard error.
-    The settings were chosen by their deviations there, which are therefore too large by chance; what is left at
-    different sizes can be compared with each other. A problem that the search has found twice counts once.
-    """
-    sums: dict[int, list[float]] = {}
-    for row in {json.dumps(r["problem"]): r for r in rows}.values():
-        first = row["sizes"][0]["percent"]
-        for size in row["sizes"][1:]:
-            both = sums.setdefault(size["d"], [0.0, 0.0])
-            both[0] += first * size["percent"] / size["percent_error"] ** 2
-            both[1] += first**2 / size["percent_error"] ** 2
-    return {f"d{d}": [round(100 * a / b, 1), round(100 / math.sqrt(b), 1)] for d, (a, b) in sorted(sums.items())}
 
 
 def _precise(row: Row) -> bool:

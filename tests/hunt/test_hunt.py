@@ -21,7 +21,6 @@ from benchmarks.hunt.table import (
     _sizes,
     explanation,
     is_off,
-    left_of,
     measured_row,
     measured_rows,
     read,
@@ -407,24 +406,6 @@ def test_few_networks_are_not_sure_of_their_own_scatter() -> None:
 )
 def test_every_deviation_has_an_explanation(falls: bool | None, coefficient: float, word: str) -> None:
     assert word in explanation({"falls": falls, "problem": {"eta": {"coefficient": coefficient, "exponent": 0.5}}})
-
-
-def test_what_is_left_of_deviations_that_are_open():
-    """Deviations that halve, known to a tenth of themselves, are half in all and twice as well known together."""
-    random = np.random.default_rng(0)
-    rows = []
-    for k in range(400):
-        size = random.choice([-1, 1]) * random.uniform(5, 50)
-        sizes = [{"d": 200, "percent": size, "percent_error": 1.0}]
-        sizes += [
-            {"d": d, "percent": share * size + random.normal() * size / 10, "percent_error": abs(size) / 10}
-            for d, share in ((400, 0.5), (800, 0.25))
-        ]
-        rows.append({"problem": {"seed": k}, "sizes": sizes})
-    left = left_of([*rows, *rows[:50]])  # a problem that was found twice counts once
-    assert left["d400"][1] == left["d800"][1] == 0.5
-    assert abs(left["d400"][0] - 50) < 4 * 0.5
-    assert abs(left["d800"][0] - 25) < 4 * 0.5
 
 
 def test_the_committed_table_calibrates_the_caveats() -> None:

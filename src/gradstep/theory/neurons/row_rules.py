@@ -66,8 +66,9 @@ _LONGER = (1.0, 4.0, 16.0)
 #: Largest readout over the smallest for which all count as of one size. Values that differ by rounding do not change
 #: the points, on which the functions that stand for diagonals depend.
 _SAME_SIZE = 1.05
-#: Faintest directions of the rules (`LawAtPoints.faint`), and of finer rules and spectra. If all rules had the second,
-#: rounding would change errors by up to 2e-5, and those of two readouts by up to .2 %.
+#: Faintest directions of the rules (`LawAtPoints.faint`) for correlated inputs and damped steps, and for all others.
+#: With the second, rounding changed errors on correlated inputs by up to 2e-5, and of two readouts by up to .2 %. Laws
+#: of a plain step on isotropic inputs are known to rounding, and so are their rules.
 _FAINT, _LEAST_FAINT = 1e-10, 1e-11
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
@@ -262,7 +263,8 @@ def resolved_law(
     two = None
     if readouts is not None and mixed is not None:
         two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
-    faint = max(_FAINT * 100.0 ** (1 - refine), _LEAST_FAINT)
+    isotropic = len(law.samples.spectrum.share) == 1 and not isinstance(law, DampedLaw)
+    faint = max((_LEAST_FAINT if isotropic else _FAINT) * 100.0 ** (1 - refine), _LEAST_FAINT)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(

@@ -264,7 +264,7 @@ def resolved_law(
     if readouts is not None and mixed is not None:
         two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     isotropic = len(law.samples.spectrum.share) == 1 and not isinstance(law, DampedLaw)
-    faint = max((_LEAST_FAINT if isotropic else _FAINT) * 100.0 ** (1 - refine), _LEAST_FAINT)
+    faint = max((_LEAST_FAINT if isotropic else _FAINT) * min(1.0, 100.0 ** (1 - refine)), _LEAST_FAINT)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(

@@ -264,6 +264,35 @@ def test_a_product_of_exponentials_is_one(source):
     np.testing.assert_allclose(found.derivative(x), (1 + 2 * x - 2 * x**2) * np.exp(2 * x - x**2), rtol=1e-13)
 
 
+@pytest.mark.parametrize(
+    ("source", "simplified"),
+    [
+        ("exp(x)/(1 + exp(x))", "sigmoid(x)"),
+        ("exp(x)/(1 + exp(x))**2", "sigmoid(x)*sigmoid(-x)"),
+        ("x*exp(2*x)/(1 + exp(2*x))", "x*sigmoid(2*x)"),
+        ("exp(x + 1)*sigmoid(-x - 1)", "sigmoid(x + 1)"),
+        ("(2*exp(x))**2*exp(-x**2)", "4*exp(2*x - x**2)"),
+    ],
+)
+def test_an_exponential_does_not_overflow_beside_what_vanishes(source, simplified):
+    found, x = scalar_function(source), np.array([-900.0, -1.0, 0.5, 900.0])
+    assert text(found.expression) == simplified
+    with np.errstate(all="raise", under="ignore"):
+        values, slopes = found(x), found.derivative(x)
+    near = x[1:3]
+    names = {"exp": np.exp, "sigmoid": lambda u: 1 / (1 + np.exp(-u))}
+    assert values[1:3] == pytest.approx(eval(source, names, {"x": near}), rel=1e-13)
+    assert np.isfinite(values[[0, -1]]).all()
+    assert np.isfinite(slopes).all()
+
+
+def test_an_exponential_beside_another_sigmoid_is_kept():
+    x = np.array([-1.0, 0.3, 2.0])
+    for source in ("exp(3 + x)*sigmoid(x)", "exp(2*x)*sigmoid(-x)", "exp(x + 1)*sigmoid(-x - 2)**1.5"):
+        names = {"exp": np.exp, "sigmoid": lambda u: 1 / (1 + np.exp(-u))}
+        assert scalar_function(source)(x) == pytest.approx(eval(source, names, {"x": x}), rel=1e-13)
+
+
 def test_products_of_many_different_factors_are_refused():
     with pytest.raises(InvalidInput, match="products of too many different factors"):
         scalar_function("*".join(f"sin(x+{k})" for k in range(70)))

@@ -89,6 +89,8 @@ class Apply:
 
 #: A parsed formula.
 Expression = Constant | Variable | Sum | Product | Power | Apply
+#: A number whose exponential, and that of its opposite, is a finite number.
+_LARGEST_EXPONENT = 700.0
 #: The variable x of every formula.
 VARIABLE = Variable()
 
@@ -110,11 +112,13 @@ def multiply(*factors: Expression) -> Expression:
     flat: list[Expression] = []
     for factor in factors:
         flat.extend(factor.factors if isinstance(factor, Product) else (factor,))
-    exponents = [factor.argument for factor in flat if isinstance(factor, Apply) and factor.name == "exp"]
+    exponents = [exponent for factor in flat if (exponent := _exponent(factor))]
     if len(exponents) > 1:
         # One of several may overflow where another is zero.
-        flat = [factor for factor in flat if not (isinstance(factor, Apply) and factor.name == "exp")]
+        flat = [factor for factor in flat if not _exponent(factor)]
         flat.append(apply("exp", add(*exponents)))
+    if exponents:
+        flat = _without_overflow(flat)
     constant = 1.0
     for factor in flat:
         if isinstance(factor, Constant):
@@ -138,14 +142,60 @@ def power(base: Expression, exponent: float) -> Expression:
         if isinstance(value, complex):
             raise ValueError("complex")
         return Constant(value)
-    if isinstance(base, Apply) and base.name == "exp":
-        return apply("exp", multiply(Constant(exponent), base.argument))
+    if isinstance(base, Power) and base.exponent.is_integer() and exponent.is_integer():
+        return power(base.base, base.exponent * exponent)
+    if inner := _exponent(base):
+        return apply("exp", multiply(Constant(exponent), inner))
+    if isinstance(base, Product) and len(base.factors) == 2:
+        scale, rest = base.factors
+        if isinstance(scale, Constant) and scale.value > 0 and _exponent(rest):
+            return multiply(power(scale, exponent), power(rest, exponent))
     if exponent < 0 and (found := _logistic(base)):
         factor, argument = found
         return multiply(
             Constant(factor**exponent), power(apply("sigmoid", multiply(Constant(-1.0), argument)), -exponent)
         )
     return Power(base, exponent)
+
+
+def _exponent(expression: Expression) -> Expression | None:
+    """Return ``u`` of an expression ``exp(u)``, None for anything else."""
+    return expression.argument if isinstance(expression, Apply) and expression.name == "exp" else None
+
+
+def _without_overflow(factors: list[Expression]) -> list[Expression]:
+    """Return the factors of a product with ``exp(u) sigmoid(-u)`` replaced by ``sigmoid(u)``, which is the same.
+
+    The exponential may overflow where the other factor is zero. The two arguments may differ by a constant.
+    """
+    for exponential in factors:
+        exponent = _exponent(exponential)
+        if exponent is None:
+            continue
+        for other in factors:
+            base, times = (other.base, other.exponent) if isinstance(other, Power) else (other, 1.0)
+            if not (isinstance(base, Apply) and base.name == "sigmoid" and not base.derivative and times >= 1):
+                continue
+            opposite = _opposite(base.argument)
+            (shape, shift), (own_shape, own_shift) = _without_constant(opposite), _without_constant(exponent)
+            if shape == own_shape and abs(own_shift - shift) < _LARGEST_EXPONENT:
+                rest = [factor for factor in factors if factor is not exponential and factor is not other]
+                scale = Constant(math.exp(own_shift - shift))
+                return [*rest, scale, apply("sigmoid", opposite), power(base, times - 1)]
+    return factors
+
+
+def _opposite(expression: Expression) -> Expression:
+    """Return an expression times minus one, term by term."""
+    terms = expression.terms if isinstance(expression, Sum) else (expression,)
+    return add(*(multiply(Constant(-1.0), term) for term in terms))
+
+
+def _without_constant(expression: Expression) -> tuple[Expression, float]:
+    """Return an expression without the constant of its sum, and the constant."""
+    if isinstance(expression, Sum) and isinstance(constant := expression.terms[-1], Constant):
+        return add(*expression.terms[:-1]), constant.value
+    return expression, 0.0
 
 
 def _logistic(expression: Expression) -> tuple[float, Expression] | None:

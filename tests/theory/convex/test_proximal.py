@@ -1,6 +1,7 @@
 """Averages of Moreau envelopes: closed forms of the square loss and of soft thresholding, identities, Monte Carlo."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,15 @@ import gradstep as gs
 from gradstep.convex import loss, penalty
 from gradstep.gaussian import scalar_function, smoothed
 from gradstep.labels import labels_of
-from gradstep.theory.convex.proximal import OutputLaw, _chance, _samples, loss_averages, mean_losses, penalty_averages
+from gradstep.theory.convex.proximal import (
+    LabelsAtNodes,
+    OutputLaw,
+    _chance,
+    _samples,
+    loss_averages,
+    mean_losses,
+    penalty_averages,
+)
 
 KAPPA = np.array([-1.7, 0.0, 0.4, 2.1])
 LAW = OutputLaw(
@@ -213,3 +222,15 @@ def test_a_field_that_does_not_scatter_has_one_weight(name):
     found = penalty_averages(chosen, np.array([0.1, 0.1]), np.array([1.0, 0.0]), np.ones(2), 0.3, 100.0)
     point = chosen.function.proximal(np.array(1.0), np.array(0.3)).point
     np.testing.assert_allclose(found.value[1], chosen.function.value(point), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["huber(0.5)", "pseudo_huber(0.5)", "absolute"])
+def test_labels_and_outputs_without_noise_are_points(name):
+    """A label that the nodes know, on a network without any freedom, has one residual."""
+    label, chosen = np.array([0.3, 1.0, -1.2, 0.7]), loss(name)
+    known = LabelsAtNodes(mean=label, hidden=np.zeros(4))
+    law = replace(LAW, slope=np.zeros(4), variance=np.zeros(4), labels=known)
+    found = loss_averages(labels_of(PROBLEM.replace(noise=0.0), "real"), chosen, law)
+    envelope = chosen.function.proximal(label - law.mean, law.leverage)
+    np.testing.assert_allclose(found.pull, envelope.slope, rtol=1e-12)
+    np.testing.assert_allclose(found.power, envelope.slope**2, rtol=1e-12)

@@ -229,6 +229,28 @@ def test_errors_do_not_jump_where_a_rule_gets_a_node():
     assert np.log([finer.test_error, finer.train_error]) == pytest.approx(errors[2], abs=1e-5)
 
 
+def test_errors_do_not_jump_where_a_node_is_rounding():
+    """A direction of a rule's span that is mostly rounding made errors jump by .2 % between two of these steps."""
+    steep = gs.Problem(
+        activation="tanh(x) + 0.3*hermite2(x)",
+        teacher="1.29*(x + 1.5)",
+        d=200,
+        width=472,
+        n_step=636,
+        n=182,
+        eta=gs.Step(1.66, 0.5),
+        ridge=10.78,
+        noise=0.37,
+        readout={0.5: 0.5, 2.0: 0.5},
+        initial_weights="sphere",
+        output_scale="1/sqrt(N)",
+        inputs=gs.Inputs.power_law(0.6, d=200),
+    )
+    steps = [steep.replace(eta=gs.Step(1.66 * (1 + k * 1e-9), 0.5)) for k in range(6)]
+    errors = np.log([[each.test_error, each.train_error] for each in gs.predict_many(steps)])
+    assert np.abs(errors - errors[0]).max() < 1e-6
+
+
 def test_every_direction_has_the_variance_of_the_rows():
     """Along the spike and the leading direction rows have half of their mean square; other directions keep theirs."""
     ((_, network), *_) = result_of(stepped_networks(STEEP.replace(eta=gs.Step(0.5, 0.5))))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+_Numbers = TypeVar("_Numbers", Array, Complex)
 
 # Rules for averages over a standard normal, where everything is smooth good to about 1e-12: their range, the step of
 # the trapezoidal one, the width, order and largest number of the panels of the other; nodes of kappa taken together.
@@ -196,6 +198,11 @@ def _rule(breakpoints: Array, singular: Complex, scale: float = math.inf) -> tup
     return nodes, weights / weights.sum(axis=-1, keepdims=True)
 
 
+def _standardised(points: _Numbers, centre: Array, spread: Array) -> _Numbers:
+    """Return points in standard deviations from the mean of a law. A law that is a point has a very small deviation."""
+    return (points - centre) / np.maximum(spread, NOTHING)
+
+
 @dataclass(frozen=True)
 class _Samples:
     """Quadrature over what is left of a sample given kappa, which is the first axis.
@@ -242,7 +249,7 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     turns = _PANEL * np.hypot(rest, own) * spread / np.maximum(np.abs(slope), 1e-12)
     bends = loss.function.singular_points(law.leverage)[:, None, :]
     bends = np.broadcast_to(bends, (len(bends), 2, bends.shape[-1]))
-    z, weight = _rule((ends - centre) / spread, (bends - centre) / spread, float(turns.min()))
+    z, weight = _rule(_standardised(ends, centre, spread), _standardised(bends, centre, spread), float(turns.min()))
     known = slope / spread * sign * z
     if law.labels is None:
         chance, slope = _chance(labels.link, law.alignment * law.kappa, across, known, rest)
@@ -361,10 +368,9 @@ def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
         t, t_weight = np.zeros((1, 1)), np.ones((1, 1))
         mean, noise = (law.labels.mean - law.mean)[:, None], noise + law.labels.hidden
     spread = np.sqrt(law.variance + noise)[:, None, None]
-    ends = loss.function.breakpoints(law.leverage)[:, None, :] - mean[:, :, None]
-    bends = loss.function.singular_points(law.leverage)[:, None, :] - mean[:, :, None]
-    divisor = np.maximum(spread, NOTHING)
-    z, z_weight = _rule(ends / divisor, bends / divisor)
+    ends, bends = loss.function.breakpoints(law.leverage), loss.function.singular_points(law.leverage)
+    residual = mean[:, :, None], spread
+    z, z_weight = _rule(_standardised(ends[:, None, :], *residual), _standardised(bends[:, None, :], *residual))
     weight = t_weight[:, :, None] * z_weight
     return _Samples(mean[:, :, None] + spread * z, np.array(-1.0), np.array(np.nan), weight, t[:, :, None] * weight)
 
@@ -471,10 +477,10 @@ def penalty_averages(
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature
     centre, spread = field * root / curvature, np.sqrt(power) * root / curvature
-    divisor = np.maximum(spread, NOTHING)[:, None]
-    ends = (function.breakpoints(step) - centre[:, None]) / divisor
-    bends = (function.singular_points(step) - centre[:, None]) / divisor
-    z, weight = _rule(ends, bends)
+    law = centre[:, None], spread[:, None]
+    z, weight = _rule(
+        _standardised(function.breakpoints(step), *law), _standardised(function.singular_points(step), *law)
+    )
     envelope = function.proximal(centre[:, None] + spread[:, None] * z, step[:, None])
     weights = envelope.point / root
     # A group that is all but switched off, or that no kink of the penalty ever meets, must not divide by zero.

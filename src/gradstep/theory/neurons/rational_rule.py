@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.theory.together import Computation, asked
 
-__all__ = ["LawAtPoints", "Others", "function_products", "rational_rule", "sparse_rule", "sparse_rules"]
+__all__ = ["FAINT", "LawAtPoints", "Others", "function_products", "rational_rule", "sparse_rule", "sparse_rules"]
 
 #: Nodes of a rule, as a rule.
 _NODES = 16
 #: Directions of the span that are fainter than this are rounding.
-_RANK = 1e-11
+FAINT = 1e-11
 #: A rule with an error above the second number is found again, without all directions that are fainter than the first:
 #: dividing by what is faint has made its rounding so large.
-_SAFER_RANK, _UNSAFE = 1e-9, 1e-4
+_SAFER_FAINT, _UNSAFE = 1e-9, 1e-4
 #: Largest error that rounding may leave.
 _LOST = 1e-2
 
@@ -60,7 +60,7 @@ class LawAtPoints(NamedTuple):
     mean: Array
     importance: Array
     tolerance: float
-    faint: float = _RANK
+    faint: float = FAINT
 
 
 class Others(NamedTuple):
@@ -199,7 +199,7 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    nothing, least = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0)), np.array([_RANK])
+    nothing, least = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0)), np.array([FAINT])
     ((_, (nodes,), (overlap,)),) = _rules(poles[None], transform[None], slope[None], mean[None], nothing, least)
     return nodes, overlap
 
@@ -239,7 +239,7 @@ def sparse_rules(
     unsafe = [law for law, (error, *_) in enumerate(found) if error > _UNSAFE]
     if unsafe:
         some = _Laws._make(each[unsafe] for each in laws)
-        safer = _best_rules(some._replace(faint=np.full(len(unsafe), _SAFER_RANK)))
+        safer = _best_rules(some._replace(faint=np.full(len(unsafe), _SAFER_FAINT)))
         for law, rule in zip(unsafe, safer, strict=True):
             found[law] = min(found[law], rule, key=lambda each: each[0])
     largest = max(error for error, *_ in found)

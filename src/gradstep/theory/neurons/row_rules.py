@@ -28,7 +28,7 @@ from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals, readout_variances
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.longest import Longest
-from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
+from gradstep.theory.neurons.rational_rule import FAINT, LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.neurons.two_readouts import (
     Resolvents,
@@ -66,10 +66,10 @@ _LONGER = (1.0, 4.0, 16.0)
 #: Largest readout over the smallest for which all count as of one size. Values that differ by rounding do not change
 #: the points, on which the functions that stand for diagonals depend.
 _SAME_SIZE = 1.05
-#: Faintest directions of the rules (`LawAtPoints.faint`) for correlated inputs and damped steps, and for all others.
-#: With the second, rounding changed errors on correlated inputs by up to 2e-5, and of two readouts by up to .2 %. Laws
-#: of a plain step on isotropic inputs are known to rounding, and so are their rules.
-_FAINT, _LEAST_FAINT = 1e-10, 1e-11
+#: Faintest directions of the rules (`LawAtPoints.faint`) for correlated inputs and damped steps, where the usual number
+#: let rounding change errors by up to 2e-5, and with two readouts by up to .2 %. After a plain step on isotropic inputs
+#: errors have not been seen to jump.
+_FAINT_OF_SEVERAL = 1e-10
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
 #: Points beside the law of A, seen from its mean in standard deviations. Readouts of opposite signs differ in ``CBC``,
@@ -264,7 +264,7 @@ def resolved_law(
     if readouts is not None and mixed is not None:
         two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     isotropic = len(law.samples.spectrum.share) == 1 and not isinstance(law, DampedLaw)
-    faint = max((_LEAST_FAINT if isotropic else _FAINT) * min(1.0, 100.0 ** (1 - refine)), _LEAST_FAINT)
+    faint = FAINT if isotropic else max(_FAINT_OF_SEVERAL * min(1.0, 100.0 ** (1 - refine)), FAINT)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else DiagonalBounds.of(mixed)
     found = ResolvedLaw(
@@ -433,7 +433,9 @@ class ResolvedLaw(NamedTuple):
         Of the law.
     average : ndarray, shape (vectors, vectors)
         A between the vectors.
-    importance, tolerance, faint, joint, others
+    importance, tolerance, faint
+        As in `LawAtPoints`.
+    joint, others
         As in `vectors_rule`.
     functions : tuple of Diagonals, optional
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
@@ -489,7 +491,7 @@ class ResolvedLaw(NamedTuple):
             average=self.average[np.ix_(some, some)],
             others=Others(plain, resolved),
             tolerance=_SPECTRUM_TOLERANCE,
-            faint=_LEAST_FAINT,
+            faint=FAINT,
             two=None,
             columns=[order.index(k) for k in self.columns],
         )

@@ -138,7 +138,7 @@ class LearningCurve(Summarised):
         error, deviation = getattr(self, f"{of}_error"), getattr(self, f"{of}_standard_error")
         freedom = getattr(self, f"{of}_freedom")
         width = ndtri((1 + share) / 2) if freedom is None else stdtrit(freedom, (1 + share) / 2)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             factor = np.exp(width * deviation / error)
             return error / factor, error * factor
 

@@ -92,11 +92,13 @@ def rough_errors(pool: Pool, pairs: list[Pair]) -> Rough | None:
     influences: dict[int, Host] = {}
 
     def measure(chosen: list[int]) -> tuple[Host, Host]:
-        found = _diagonal(pool, [pairs[place] for place in chosen])
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _diagonal(pool, [pairs[place] for place in chosen])
         weights.update(zip(chosen, found.weights, strict=True))
         influences.update(zip(chosen, found.influences.swapaxes(0, 1), strict=True))
-        if not ((found.errors > 0).all() and (found.deviations > 0).all()):
-            raise NotConverged("The diagonal", math.nan, 0.0, "")
+        for values in (found.errors, found.deviations):
+            if not ((values > 0) & np.isfinite(values)).all():
+                raise NotConverged("The diagonal", math.nan, 0.0, "")
         values = np.log(np.vstack([found.errors, found.deviations]) / np.tile(equal[:, chosen], (2, 1)))
         tolerances = _tolerances(found.errors, found.deviations, pool.rows)
         bounds = np.log(np.maximum(found.bounds, _LEAST_BOUND)).T

@@ -208,3 +208,15 @@ def test_a_large_constant_in_the_targets_does_no_harm(monkeypatch):
     found, exact, _ = both(features, targets + 1e5, monkeypatch, **options)
     assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.1
     assert np.abs((found.training_error - exact.training_error) / exact.training_standard_error).max() < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_factors_are_in_double_precision_where_weights_differ_too_much(seed):
+    """Features that one, two and fifty rows have: the weights of these rows are ten million times smaller."""
+    random, place = np.random.default_rng(seed), np.arange(200)
+    few = np.stack([place == 0, (place == 1) | (place == 2), (place > 2) & (place < 50)], axis=1)
+    features = np.column_stack([random.standard_normal((200, 10)), few])
+    targets = features @ random.standard_normal(13) / 8 + 0.3 * random.standard_normal(200)
+    sizes, ridges = [66, 120, 150], 1e-7 * np.arange(1, 6)
+    curve, every = (gs.learning_curve(features, targets, n=sizes, ridge=ridges, interpolate=i) for i in (True, False))
+    assert (np.abs(curve.test_error - every.test_error) < 0.15 * every.test_standard_error).all()

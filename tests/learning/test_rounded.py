@@ -29,10 +29,10 @@ def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, monkey
     values = random.standard_normal((60, 2)) * np.array([1.0, 1e80])
     other = random.uniform(0, 1, (60, 1))
     for column in (0, 1):
-        exact = double.correlated(values[:, column])
+        exact = double.others(values[:, column])
         size = np.abs(exact).max()
-        np.testing.assert_allclose(columns.correlated(values)[:, column] / size, exact / size, atol=1e-5)
-    np.testing.assert_allclose(single.correlated(values[:, 0]), double.correlated(values[:, 0]), atol=1e-4)
+        np.testing.assert_allclose(columns.others(values)[:, column] / size, exact / size, atol=1e-5)
+    np.testing.assert_allclose(single.others(values[:, 0]), double.others(values[:, 0]), atol=1e-4)
     np.testing.assert_allclose(columns.bare_leverage[:, 0], double.bare_leverage, rtol=1e-5)
     assert single.log_determinant == pytest.approx(double.log_determinant, abs=1e-3)
     other_moment = double.moment(other[:, 0])

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import gradstep as gs
+from gradstep.learning import resolvent
 from gradstep.learning.equations import row_errors, weighted_fit
 from gradstep.learning.pool import pool_of
 from gradstep.learning.standard_error import (
@@ -50,6 +52,44 @@ def test_influences_are_those_of_leaving_a_row_out(rows, samples):
         assert abs(found.mean()) < 1e-9 * found.std()
         assert np.corrcoef(values, found)[0, 1] > 0.995
         assert found.std() == pytest.approx(values.std(), rel=0.05)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("interpolate", [True, False])
+def test_standard_errors_next_to_interpolation(interpolate, paired, monkeypatch):
+    """With more features than rows and hardly any penalty a row of n = M keeps a millionth of its residual."""
+    monkeypatch.setattr(resolvent, "_MOST_PAIRED_ROWS", 4000 if paired else 0)
+    random = np.random.default_rng(0)
+    features, (signal, noise) = random.standard_normal((60, 200)), random.standard_normal((2, 200))
+    targets = features @ signal / 200**0.5 + 0.3 * noise[:60]
+    mean = np.square(features).sum() / 200
+    ridges = mean * np.array([1e-6, 1e-5, 1e-4, 1e-3, 1e-2])
+    curve = gs.learning_curve(features, targets, n=[10, 20, 40, 60], ridge=ridges, interpolate=interpolate)
+    found = curve.test_standard_error[-1] * 60**0.5
+
+    def error(without, ridge):
+        phi, y = np.delete(features, without, axis=0), np.delete(targets, without)
+        inverse = np.linalg.inv(phi @ phi.T + ridge * np.eye(len(y)))
+        return np.square(inverse @ y / np.diag(inverse)).mean()
+
+    pseudo = [[60 * error([], ridge) - 59 * error(j, ridge) for ridge in ridges] for j in range(60)]
+    deviation = np.std(pseudo, axis=0)
+    # What pairs of rows bring counts once: at most half of the square.
+    assert ((found > 0.65 * deviation) & (found < deviation)).all()
+    np.testing.assert_allclose(found[:3], found[0], rtol=1e-3)
+    assert np.isfinite(curve.test_standard_error).all()
+
+
+def test_a_feature_of_one_row_does_not_spoil_the_standard_error():
+    """Without a penalty to speak of it fits its row exactly: of n = M it keeps a millionth of its residual."""
+    random = np.random.default_rng(1)
+    features, targets = random.standard_normal((300, 10)), random.standard_normal(300)
+    targets += features[:, 0]
+    alone = np.column_stack([features, np.arange(300) == 0])
+    sizes, ridges = [150, 200, 250, 300], np.array([1e-6, 2e-6, 4e-6, 8e-6])
+    curves = [gs.learning_curve(each, targets, n=sizes, ridge=ridges) for each in (features, alone)]
+    with_it, without_it = (curve.test_standard_error[-1] for curve in curves)
+    np.testing.assert_allclose(with_it, without_it, rtol=0.05)
 
 
 def test_targets_of_noise_have_the_deviation_of_a_mean_square():

@@ -24,6 +24,8 @@ _FEW_ROWS = 50
 _MUCH_CAPPED = 0.02
 #: Samples below which there is a caveat: the equations are the leading order in their number.
 _FEW_SAMPLES = 20
+#: Share of an error that may be scatter which few rows make. With more, errors were off by a tenth to several times.
+_MUCH_BY_FEW = 0.1
 #: Numbers that are multiplied at once.
 _BLOCK = 2**21
 
@@ -35,14 +37,15 @@ def caveats_of(
     copied: int,
     deciding: float,
     capped_share: float,
+    by_few: Mapping[tuple[float, float], float],
     classes: bool,
 ) -> tuple[str, ...]:
     """Return sentences about what may be wrong with a learning curve, from a pool of so many rows.
 
-    Failures are by n and ridge. `copied` rows have the features of an earlier row, `deciding` is the smallest effective
-    number of rows behind a standard error, and `capped_share` the largest share of rows whose weight is bounded in the
-    extrapolation. The error of `classes`, if there are any, is that of the equations also where the others are measured
-    on parts of the pool.
+    Failures are by n and ridge. `copied` rows have the features of an earlier row, and `deciding` is the smallest
+    effective number of rows behind a standard error. `capped_share` is the largest share of rows whose weight is
+    bounded in the extrapolation, and `by_few` the share of each error that is scatter which few rows make. The error of
+    `classes`, if there are any, is that of the equations also where the others are measured on parts of the pool.
     """
     notes = []
     if copied:
@@ -71,6 +74,14 @@ def caveats_of(
         notes.append(
             f"Up to {capped_share:.0%} of the rows are so unlike all others that the extrapolation bounds their "
             "weights. The errors may be off there."
+        )
+    doubtful = {pair: share for pair, share in by_few.items() if share > _MUCH_BY_FEW}
+    if doubtful:
+        size, ridge = max(doubtful, key=lambda pair: doubtful[pair])
+        notes.append(
+            f"Errors may be far off with penalties as small as {max(ridge for _, ridge in doubtful):.2g}: at "
+            f"n = {size:g}, ridge = {ridge:.2g}, {doubtful[size, ridge]:.0%} of the error comes from features that "
+            "hardly ten rows share, as rare categories are, and the equations are those of many rows."
         )
     if failures:
         (size, ridge), error = next(iter(failures.items()))

@@ -87,9 +87,13 @@ class DiagonalResolvent:
         """Return ``psi^T moment psi`` for all rows, shape (M, G)."""
         return rounded_product(self.pool.shares, moment * self._ratio)
 
-    def correlated(self, values: Array, moment: Array | None = None) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, G) for each row m, shape (M, G)."""
-        return self.quadratic(self.moment(values) if moment is None else moment)
+    def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, G) for each other row m, (M, G).
+
+        If it is not to be that of a `symmetric` matrix, a row's own term is the better one, see `own`.
+        """
+        every = self.quadratic(self.moment(values) if moment is None else moment)
+        return every - self.bare_leverage**2 * (values if symmetric else self.own(values))
 
     @cached_property
     def _own_share(self) -> Array:

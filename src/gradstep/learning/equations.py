@@ -38,7 +38,7 @@ from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent, Summed
 from gradstep.learning.rounded import RoundedResolvent, SingleResolvent
 
-__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
+__all__ = ["LEAST_REMAINDER", "TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
 #: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
 #: equation of the errors counts as solved.
@@ -62,6 +62,9 @@ _LONGEST_STEP = 3.0
 _COMMON_STEPS = 200
 #: Largest number of samples over rows of the pool of these.
 _LARGEST_RATIO = 1 - 1e-9
+#: Least remainder of a row up to which its own terms may be taken out of sums in single precision: rounding grows like
+#: the inverse of its square.
+LEAST_REMAINDER = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +110,9 @@ class WeightedFit:
 
     @cached_property
     def rounded(self) -> WeightedFit:
-        """This fit for several columns of values, with sums over pairs of rows in single precision."""
-        return WeightedFit(self.ratio, self.weights[:, None], RoundedResolvent(self.resolvent))
+        """This fit for several columns of values, with sums over pairs of rows in single precision where they may."""
+        enough = float(self.resolvent.pool.xp.min(self.remainder)) > LEAST_REMAINDER
+        return WeightedFit(self.ratio, self.weights[:, None], RoundedResolvent(self.resolvent, single=enough))
 
     @property
     def missing(self) -> Any:
@@ -120,12 +124,11 @@ class WeightedFit:
 
         Docs, "Learning curve", equation (F6).
         """
-        return self._coupled(values, lambda own: own)
+        return self._coupled(values, symmetric=True)
 
-    def _coupled(self, values: Array, own: Callable[[Array], Array]) -> Array:
+    def _coupled(self, values: Array, *, symmetric: bool) -> Array:
         scale = self.weights / self.remainder
-        scaled = scale * values
-        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * own(scaled))
+        return scale * self.resolvent.others(scale * values, symmetric=symmetric)
 
     def spread(self, values: Array) -> Array:
         """Return the matrix P times values (M,).
@@ -133,7 +136,7 @@ class WeightedFit:
         Docs, "Learning curve", equation (F5).
         """
         scale = self.weights * self.remainder
-        return self._coupled(scale * values, self.resolvent.own) / scale
+        return self._coupled(scale * values, symmetric=False) / scale
 
     def gathered(self, values: Array) -> Array:
         """Return the transpose of the matrix P times values (M,).
@@ -405,9 +408,9 @@ class RowErrors:
 
     @cached_property
     def variation(self) -> tuple[Summed, Array]:
-        """The sum by which fits to n rows vary more than the fit to the pool, and its quadratic form (M,)."""
+        """The sum by which fits to n rows vary more than the fit to the pool; its form without the own term, (M,)."""
         varied = self.fit.resolvent.summed(self.fit.missing * self.squares * self.fit.weights**2)
-        return varied, self.fit.resolvent.correlated(*varied)
+        return varied, self.fit.resolvent.others(*varied)
 
     @property
     def test_error(self) -> Any:

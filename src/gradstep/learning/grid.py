@@ -108,7 +108,9 @@ def learning_curve(
         raise next(iter(failures.values()))
     tables, deciding = _tables(cells, pairs, (len(sizes), len(ridges)), classes)
     capped_share = max(cell.capped_share for cell in cells.values())
-    notes = caveats_of(failures, sizes, rows, copies(given.features), deciding, capped_share, classes)
+    by_few = {pair: cell.by_few for pair, cell in cells.items()}
+    copied = copies(given.features)
+    notes = caveats_of(failures, sizes, rows, copied, deciding, capped_share, by_few, classes)
     return LearningCurve(
         n=sizes.astype(np.int64),
         ridge=ridges,

@@ -16,7 +16,8 @@ from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, we
 from gradstep.learning.interpolation import refined, spline_weights
 from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.rough import rough_errors
+from gradstep.learning.rough import near_interpolation, rough_errors
+from gradstep.learning.scatter import scatter_by_few
 from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
 
@@ -34,6 +35,8 @@ _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 _SOLVED, _TOLERANCE = 1e-3, 1e-4
 #: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
 _SINGLE = 0.98
+#: Least weight of a row over the largest, of which the condition number of that factor is the inverse.
+_LEAST_WEIGHT = 1e-4
 
 
 class Cell(NamedTuple):
@@ -48,6 +51,8 @@ class Cell(NamedTuple):
         Of the rows on the test and the training error.
     capped_share : float
         Share of rows whose weight is bounded.
+    by_few : float
+        Share of the test error that is scatter which few rows make, zero where it is not known.
     deviations : ndarray, shape (2, D)
         What the errors deviate by in each of D divisions of the pool, if they are measured on its parts: further
         contributions to the square of their standard errors. The same divisions are behind all penalties of an n.
@@ -58,6 +63,7 @@ class Cell(NamedTuple):
     wrong: tuple[float, float]
     influences: Host
     capped_share: float
+    by_few: float = 0.0
     deviations: Host = np.zeros((2, 0))
 
 
@@ -68,7 +74,15 @@ def _cell(errors: RowErrors, classes: bool) -> Cell:
         shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)
         mean = float(mass @ shares / mass.sum())
         wrong = mean, float(np.sqrt(np.square(mass * (shares - mean)).sum()) / mass.sum())
-    return Cell(float(errors.test_error), float(errors.training_error), wrong, influences, errors.fit.capped_share)
+    by_few = scatter_by_few(errors) if errors.fit.ratio < 1 else 0.0
+    test, training = float(errors.test_error), float(errors.training_error)
+    return Cell(test, training, wrong, influences, errors.fit.capped_share, by_few)
+
+
+def _alike(weights: Array) -> bool:
+    """Return whether weights are near enough to each other for a factor in single precision."""
+    xp = array_namespace(weights)
+    return float(xp.min(weights)) > _LEAST_WEIGHT * float(xp.max(weights))
 
 
 def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
@@ -119,6 +133,7 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
                 test=float(errors[0]),
                 training=float(errors[1]),
                 influences=factors[:, None] * cell.influences,
+                by_few=0.0,
                 deviations=deviations,
             )
     return found
@@ -136,9 +151,12 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
     Docs, "Learning curve", equation (F12).
     """
+    near = near_interpolation(pool, pairs)
+    alone = solved(pool, [pair for pair, is_near in zip(pairs, near, strict=True) if is_near], classes=False)
+    pairs = [pair for pair in pairs if pair not in alone]
     rough = rough_errors(pool, pairs) if len(pairs) > _FEW else None
     if rough is None:
-        return solved(pool, pairs, classes=False)
+        return alone | solved(pool, pairs, classes=False)
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
     tolerances = rough.tolerances * _FACTORS
     # A factor counts as one if its bound is below twice the tolerance. Nearly all factors are below half their bound.
@@ -162,9 +180,15 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         return pool.xp.clip(diagonal * pool.xp.exp(correction), None, pairs[place][0] / pool.rows)
 
     def measure(place: int) -> Host:
-        single, below = pairs[place][0] < _SINGLE * pool.rows, pairs[place][0] < pool.rows
+        below = pairs[place][0] < pool.rows
         start = start_at(place) if below else None
-        fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
+        single = pairs[place][0] < _SINGLE * pool.rows and _alike(start)
+        try:
+            fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
+        except NotConverged:
+            if not single:
+                raise
+            fit = weighted_fit(pool, *pairs[place], start, _SOLVED)
         if below:
             corrections[place] = pool.xp.log(fit.weights / rough.weights[place])
         cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
@@ -183,4 +207,4 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         factor = deviations[:, place] / influences.std(axis=1)
         test, training = errors[:, place]
         found[pair] = Cell(float(test), float(training), unknown, influences * factor[:, None], 0.0)
-    return found | {pairs[place]: cell for place, cell in cells.items()}
+    return alone | found | {pairs[place]: cell for place, cell in cells.items()}

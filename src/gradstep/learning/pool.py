@@ -71,6 +71,11 @@ class Pool:
         number = np.round(to_host(squares / self.xp.max(squares)), 10)
         return np.lexsort((*to_host(self.targets).T, number))
 
+    def probes(self, most: int = 64) -> Array:
+        """Return the places of rows that stand for all, wherever these lie in the table: at most so many."""
+        chosen = self.order[:: -(-self.rows // most)].copy()
+        return self.xp.asarray(chosen, device=device(self.features))
+
     @cached_property
     def unit(self) -> Array:
         """Features over the roots of their eigenvalues, whose columns have length one; single precision, (M, r)."""

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device, is_numpy_array
+from array_api_compat import array_namespace, device, is_numpy_array
 from scipy.linalg import get_lapack_funcs, solve_triangular
 
 from gradstep.learning.pool import Array, Pool
 
-__all__ = ["Resolvent", "Summed", "holds_pairs"]
+__all__ = ["Resolvent", "Summed", "holds_pairs", "squares_of_others"]
 
 #: Up to so many rows, and so many for each feature, the correlations of all pairs of rows are held: they cost a product
 #: of M x N with N x M, after which a sum over rows is a product with a vector. Measured at N = 200.
@@ -24,6 +24,16 @@ def holds_pairs(pool: Pool) -> bool:
     """Return whether the correlations of all pairs of rows are held."""
     rows, rank = pool.features.shape
     return bool(rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank))
+
+
+def squares_of_others(correlations: Array) -> Array:
+    """Return the squares of the entries of a matrix, with zeros on the diagonal.
+
+    Next to interpolation a row's own entry is larger than all others by so much that it could not be subtracted later.
+    """
+    squares = correlations**2
+    xp = array_namespace(squares)
+    return squares * (1 - xp.eye(squares.shape[0], dtype=squares.dtype, device=device(squares)))
 
 
 class Summed(NamedTuple):
@@ -129,14 +139,15 @@ class Resolvent:
         xp, psi = self.pool.xp, self.whitened
         return xp.concat([xp.sum((psi[part, :] @ moment) * psi[part, :], axis=1) for part in self.pool.blocks()])
 
-    def correlated(self, values: Array, moment: Array | None = None) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,).
+    def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each other row m, shape (M,).
 
-        The moment is that of these values, where it is known.
+        The moment is that of these values, where it is known. The sums are always those of a symmetric matrix.
         """
         if holds_pairs(self.pool):
             return self._pairs @ values
-        return self.quadratic(self.moment(values) if moment is None else moment)
+        moment = self.moment(values) if moment is None else moment
+        return self.quadratic(moment) - self.bare_leverage**2 * values
 
     def own(self, values: Array) -> Array:
         """Return what a row's own term is multiplied by in a sum over rows, shape (M,): its own value."""
@@ -152,5 +163,5 @@ class Resolvent:
 
     @cached_property
     def _pairs(self) -> Array:
-        """Squares of ``phi_m^T R phi_k``, shape (M, M)."""
-        return (self.whitened @ self.whitened.T) ** 2
+        """Squares of ``phi_m^T R phi_k`` of different rows, and zeros on the diagonal, shape (M, M)."""
+        return squares_of_others(self.whitened @ self.whitened.T)

@@ -1,4 +1,4 @@
-r"""Sums over pairs of rows in single precision, for several columns of values at once.
+r"""Sums over pairs of rows, in single precision where that is enough, for several columns of values at once.
 
 They are most of the work of errors and of standard errors. The vectors :math:`\psi` have
 :math:`\psi_m^\top\psi_k=\phi_m^\top R\phi_k`, whatever the features are, so that seven digits of them are left; values
@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs
+from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs, squares_of_others
 
 __all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
 
@@ -24,12 +24,13 @@ _REFINEMENTS = 3
 
 
 def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -> Array:
-    """Return the product of a matrix (A, B) in single precision, or of the transpose of one (B, A), with values (B, C).
+    """Return the product of a matrix (A, B), or of the transpose of one (B, A), with values (B, C).
 
-    Each column of values is divided by its largest before it is rounded. The product is in double precision.
+    It is computed in the precision of the matrix: each column of values is divided by its largest before it is rounded.
+    What is returned is in double precision.
     """
     xp, largest = array_namespace(values), _sizes(values, 0)
-    scaled = xp.astype(values / largest, xp.float32)
+    scaled = xp.astype(values / largest, matrix.dtype)
     # A product of small matrices in single precision may raise a flag for what the library reads beside them.
     with np.errstate(invalid="ignore"):
         found = (scaled.T @ matrix).T if transposed else matrix @ scaled  # the transpose of many rows is slow
@@ -79,9 +80,9 @@ class SingleResolvent(Resolvent):
         inverse = xp.astype(self._inverse_factor, xp.float64) * (self._scale / xp.sqrt(self.pool.eigenvalues))
         return inverse @ inverse.T
 
-    def correlated(self, values: Array, moment: Array | None = None) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,)."""
-        return self._columns.correlated(values[:, None], moment)[:, 0]
+    def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each other row m, shape (M,)."""
+        return self._columns.others(values[:, None], moment)[:, 0]
 
     @cached_property
     def _columns(self) -> RoundedResolvent:
@@ -107,9 +108,17 @@ class SingleResolvent(Resolvent):
 
 @dataclass(frozen=True, eq=False)
 class RoundedResolvent:
-    """A whole resolvent for C columns of values, with its methods."""
+    """A whole resolvent for C columns of values, with its methods.
+
+    Parameters
+    ----------
+    whole : Resolvent
+    single : bool
+        Whether single precision is enough.
+    """
 
     whole: Resolvent
+    single: bool = True
 
     @property
     def pool(self) -> Pool:
@@ -135,8 +144,7 @@ class RoundedResolvent:
     def whitened(self) -> Array:
         """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
         whitened = self.whole.whitened
-        single = self.pool.xp.float32
-        return whitened if whitened.dtype == single else self.pool.xp.astype(whitened, single)
+        return self.pool.xp.astype(whitened, self.pool.xp.float32) if self.single else whitened
 
     @cached_property
     def _correlations(self) -> Array:
@@ -145,25 +153,25 @@ class RoundedResolvent:
 
     @cached_property
     def _pairs(self) -> Array:
-        """Their squares, shape (M, M)."""
-        return self._correlations**2
+        """Their squares, and zeros on the diagonal, shape (M, M)."""
+        return squares_of_others(self._correlations)
 
     @cached_property
     def _turned(self) -> Array:
         """Product of `whitened` with the `identity` over its largest number, and that number; shapes (M, r), ()."""
         identity = self.whole.identity
         size = _sizes(identity, None)
-        return self.whitened @ self.pool.xp.astype(identity / size, self.pool.xp.float32), size
+        return self.whitened @ self.pool.xp.astype(identity / size, self.whitened.dtype), size
 
     def _through_identity(self, rows: Array) -> Array:
-        """Return ``psi_m^T I rows_m`` for all rows (M, r) in single precision, shape (M, 1)."""
+        """Return ``psi_m^T I rows_m`` for all rows (M, r), shape (M, 1)."""
         turned, size = self._turned
         return self.restored(self.pool.xp.sum(turned * rows, axis=1)[:, None], size)
 
     def rounded(self, values: Array) -> tuple[Array, Array]:
-        """Return values (M, C) in single precision, each column divided by its largest, and the largest (C,)."""
+        """Return values (M, C) in the precision of sums, each column divided by its largest, and the largest (C,)."""
         largest = _sizes(values, 0)
-        return self.pool.xp.astype(values / largest, self.pool.xp.float32), largest
+        return self.pool.xp.astype(values / largest, self.whitened.dtype), largest
 
     def restored(self, values: Array, size: Any = 1.0) -> Array:
         """Return products in double precision, times what was divided by."""
@@ -209,18 +217,19 @@ class RoundedResolvent:
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows and moments (C, r, r), shape (M, C)."""
         xp, psi, size = self.pool.xp, self.whitened, _sizes(moment, (1, 2))
-        scaled = xp.astype(moment / size[:, None, None], xp.float32)
+        scaled = xp.astype(moment / size[:, None, None], psi.dtype)
         columns = [
             xp.concat([xp.sum((psi[part, :] @ own) * psi[part, :], axis=1) for part in self.pool.blocks()])
             for own in (scaled[place, :, :] for place in range(moment.shape[0]))
         ]
         return self.restored(xp.stack(columns, axis=1), size)
 
-    def correlated(self, values: Array, moment: Array | None = None) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, C) for each row m, shape (M, C)."""
-        if not holds_pairs(self.pool):
-            return self.quadratic(self.moment(values) if moment is None else moment)
-        return self._columns_of(self._pairs, values)
+    def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, C) for each other row m, (M, C)."""
+        if holds_pairs(self.pool):
+            return self._columns_of(self._pairs, values)
+        moment = self.moment(values) if moment is None else moment
+        return self.quadratic(moment) - self.bare_leverage**2 * values
 
     def _columns_of(self, matrix: Array, values: Array) -> Array:
         """Return the product of a matrix (M, M) with each column of values (M, C)."""

@@ -33,8 +33,6 @@ __all__ = [
 
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
-#: Rows whose pairs with all others are summed: they stand for the others, wherever they lie in the table.
-_PROBES = 64
 
 
 def influence_on_test_error(errors: RowErrors) -> Array:
@@ -79,11 +77,9 @@ def increment_response(
         known = known + missing * ridge * fit.double
     change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
     moved = resolvent.summed(change)
-    every = resolvent.correlated(*moved)
+    first = resolvent.others(*moved)
     if penalised:
-        every = every + ridge * fit.double * rest**2
-    own = resolvent.own(change)
-    first = every - bare**2 * own
+        first = first + ridge * fit.double * rest**2
     leverage = -first / rest**2
 
     # Residuals of rows left out: each sum is without the row itself.
@@ -103,10 +99,9 @@ def increment_response(
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
     if not isinstance(missing, float) or missing:
         varied, second = errors.variation
+        own, own_varied = resolvent.own(change), resolvent.own(varied.values)
         both = resolvent.chained(moved, ridge, varied)
-        own_varied = resolvent.own(varied.values)
-        both = both - own * bare * second - own_varied * bare * every + own * own_varied * bare**3
-        second = second - bare**2 * own_varied
+        both = both - bare * (own * second + own_varied * first) - own * own_varied * bare**3
         source = source - 2 * (both + w / rest * first * second) / rest**2
     return fit.solved(source, tolerance) / gain - squares * leverage / gain**2
 
@@ -136,7 +131,7 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     return scaled[0], scaled[1]
 
 
-def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> list[float]:
+def pair_variances(errors: RowErrors, shares: Array, most: int = 64) -> list[float]:
     """Return the variances of C estimates between pools that come from pairs of rows, for a single pair of n and ridge.
 
     An estimate is the sum of its column of the shares (M, C) times the squares of the errors. At most so many rows,
@@ -152,7 +147,7 @@ def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> lis
     others = resolvent.predictions(own) - fit.bare_leverage[:, None, :] * own
     pull = (own - w[:, None, :] * others - fit.gathered(a)[:, None, :] * e) / rest[:, None, :]
     between, size = resolvent.rounded(a / rest**2)
-    probes = xp.asarray(resolvent.pool.order[:: -(-rows // most)].copy(), device=device(e))
+    probes = resolvent.pool.probes(most)
     few, few_drawn, few_pull = (xp.take(values, probes, axis=0) for values in (psi, drawn, pull))
     count, blocks = int(shares.shape[1]), list(resolvent.pool.blocks())
     middles = [0 * few for _ in range(count)]

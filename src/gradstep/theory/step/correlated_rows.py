@@ -48,23 +48,11 @@ def correlated_rows_without_a_step(samples: CorrelatedSamples | DampedSamples, *
 def correlated_fluctuations(
     activation: ScalarFunction, samples: CorrelatedSamples, e: float, *, sphere: bool
 ) -> RowFluctuations:
-    """Return the fluctuations of rows after the step.
+    """Return the fluctuations of rows after a step whose gradient is not zero, with ``e = eta / sqrt(N)``.
+
+    Initial rows ``w`` have length one on the `sphere`; otherwise they are Gaussian.
 
     Docs, "Correlated inputs", equations (C3), (C4) and (C5).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    samples : CorrelatedSamples
-        With a gradient that is not zero.
-    e : float
-        ``eta / sqrt(N)``.
-    sphere : bool
-        Whether initial rows ``w`` have length one; otherwise they are Gaussian.
-
-    Returns
-    -------
-    RowFluctuations
     """
     moments, mean, norm = derivative_moments(activation), samples.mean, samples.norm
     terms = _Terms(samples, moments, e)

@@ -498,13 +498,9 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         It is for rows that are not stretched.
 
-        Docs, "Correlated inputs", equation (C8).
+        The first have shape (points, classes), are at least zero and have the sum one; the second have shape (points,).
 
-        Returns
-        -------
-        part : ndarray, shape (points, classes)
-            At least zero, of sum one.
-        sampled : ndarray, shape (points,)
+        Docs, "Correlated inputs", equation (C8).
         """
         share, points = self.samples.spectrum.share, self.at(z)
         density = (points.resolvent * share).imag
@@ -517,14 +513,10 @@ class DampedLaw(RowLaw[DampedPoints]):
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
 
-        Docs, "Correlated inputs", equation (C13).
+        The vectors are the columns of `frame`, shape (terms, vectors), in terms of bt and of the unit vector orthogonal
+        to it of which ``theta = P g`` is made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (terms, vectors)
-            The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
-            made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
+        Docs, "Correlated inputs", equation (C13).
         """
         points, vectors = self.at(z), self._vectors(frame)
         among, sides, change = self._before_change(points, vectors)
@@ -645,18 +637,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         These are ``C g``, ``PBC g``, ``C h``, ``PBC h``, ``P h_3``, ``P h`` and ``P g``, where g, h and h_3 are
         ``Z^T r^p / n_step`` with ``p = 1, 2, 3``.
 
+        The frame is as in `between`, and the shapes are (vectors, 7) and (points, vectors, 7).
+
         Docs, "Correlated inputs", equation (C18b).
-
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (terms, vectors)
-            As in `between`.
-
-        Returns
-        -------
-        plain : ndarray, shape (vectors, 7)
-        resolved : ndarray, shape (points, vectors, 7)
         """
         far = self._far
         vectors = self._vectors(frame)
@@ -880,19 +863,8 @@ class DampedLaw(RowLaw[DampedPoints]):
 def sample_parts(gain: Complex, eta: float, root: float, strength: complex) -> tuple[Complex, Complex]:
     """Return the coefficients of the powers of r in ``Delta = det(1 + Gamma K)``, and in ``Delta K (1 + Gamma K)^-1``.
 
-    Parameters
-    ----------
-    gain : ndarray, shape (points, rows, rows)
-        ``Gamma``.
-    eta, root : float
-        ``1 / (1 + delta)``, and ``q``: zero if there are two rows.
-    strength : complex
-        ``t / E r^2``.
-
-    Returns
-    -------
-    delta : ndarray, shape (points, 3)
-    parts : ndarray, shape (points, 3, rows, rows)
+    The gain ``Gamma`` has shape (points, rows, rows), `eta` is ``1 / (1 + delta)``, `root` is ``q`` (zero if there are
+    two rows), and `strength` is ``t / E r^2``. The coefficients have shapes (points, 3) and (points, 3, rows, rows).
     """
     q, t = root, strength
     size = gain.shape[-1]
@@ -962,13 +934,8 @@ def sums_of_parts(values: Array, weights: Array) -> Complex:
 def _between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
     """Return means of ``X E X`` for parabolas X in the residual, shape (points, weights, rows, rows).
 
-    Parameters
-    ----------
-    parts : ndarray, shape (points, 3, rows, rows)
-    change : ndarray, shape (points, rows, rows)
-        E.
-    squares : ndarray, shape (points, weights, 5)
-        Means of powers of the residual over the square of the denominator of X.
+    The coefficients of X have shape (points, 3, rows, rows), E has shape (points, rows, rows), and `squares`, shape
+    (points, weights, 5), are means of powers of the residual over the square of the denominator of X.
     """
     products = parts[:, :, None] @ change[:, None, None] @ parts[:, None]
     return np.asarray(np.einsum("zpqij,zwpq->zwij", products, squares[..., PRODUCT_POWERS]))

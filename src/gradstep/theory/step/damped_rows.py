@@ -37,23 +37,11 @@ Array = NDArray[np.float64]
 def damped_fluctuations(
     activation: ScalarFunction, samples: DampedSamples, e: float, *, sphere: bool
 ) -> RowFluctuations:
-    """Return the fluctuations of rows after a damped step.
+    """Return the fluctuations of rows after a damped step whose gradient is not zero, with ``e = eta / sqrt(N)``.
+
+    Initial rows ``w`` have length one on the `sphere`; otherwise they are Gaussian.
 
     Docs, "Correlated inputs", equations (C3), (C4) and (C5).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    samples : DampedSamples
-        With a gradient that is not zero.
-    e : float
-        ``eta / sqrt(N)``.
-    sphere : bool
-        Whether initial rows ``w`` have length one; otherwise they are Gaussian.
-
-    Returns
-    -------
-    RowFluctuations
     """
     psi = derivative_moments(activation)
     traces = DampedTraces(samples)

@@ -483,13 +483,8 @@ class DampedSamples:
     def _noise_along(self, noise: Array, inner: Array, seen: float) -> Array:
         """Return what `_parts` with another noise have along a direction through P, over the direction.
 
-        Parameters
-        ----------
-        noise : ndarray, shape (classes,)
-        inner : ndarray, shape (classes,)
-            What P multiplies of the direction.
-        seen : float
-            Mean product of a sample's projection on it with the weights of the sum.
+        In each class `inner` is what P multiplies of the direction. The mean product of a sample's projection on it
+        with the weights of the sum is `seen`.
         """
         q = self._resolvent
         seen *= self.damping / self.ridge

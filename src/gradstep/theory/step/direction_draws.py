@@ -97,19 +97,9 @@ class ClassDraws:
 
 
 def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
-    """Return the law of the numbers of a step.
+    """Return the law of the numbers of a step, whose covariance has the unit ``1 / n_step``.
 
     Docs, "Spread", equations (D10) and (D11).
-
-    Parameters
-    ----------
-    samples : DampedSamples
-    n_step : float
-        Number of samples, the unit of the covariance.
-
-    Returns
-    -------
-    DirectionDraws
     """
     law, one = samples.law, np.ones((1, len(samples.spectrum.share)))
     slopes = _Slopes.of(samples, one, one, samples.spectrum.share, off_teacher=False)
@@ -121,21 +111,11 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
 def class_draws(samples: DampedSamples, n_step: float, along: Array, across: Array, free: Array) -> ClassDraws:
     """Return the law of the numbers of a step in the classes of directions.
 
+    The unit of the covariance is ``1 / n_step``. The weights of the classes in the sums of ``bt.theta`` and of
+    ``|theta|^2`` off bt are `along` and `across`, shape (sums, classes). The share of the directions in each class that
+    are orthogonal to bt is `free`, shape (classes,).
+
     Docs, "Spread", equation (D11a).
-
-    Parameters
-    ----------
-    samples : DampedSamples
-    n_step : float
-        Number of samples, the unit of the covariance.
-    along, across : ndarray, shape (sums, classes)
-        Weights of the classes in the sums of ``bt.theta`` and of ``|theta|^2`` off bt.
-    free : ndarray, shape (classes,)
-        Share of the directions in each class that are orthogonal to bt.
-
-    Returns
-    -------
-    ClassDraws
     """
     slopes = _Slopes.of(samples, along, across, free, off_teacher=True)
     return ClassDraws(_covariance(samples, slopes) / n_step, slopes.weight[len(along) :])

@@ -82,20 +82,11 @@ Deviations: TypeAlias = Iterator[Deviation]
 def law_of_draw(law: Residual, change: Array) -> Residual:
     """Return the law of the samples of a draw whose averages of ``r u``, ``r^2`` and ``r`` are not the means.
 
+    The change is what the averages of the draw are above the means, in this order and perhaps then of ``r u^2``. The
+    law found has the same residuals with other weights. Without the average of ``r u^2`` the projections have the mean
+    square one: rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
+
     Docs, "Spread", equation (D8a).
-
-    Parameters
-    ----------
-    law : Residual
-        Of a sample.
-    change : ndarray, shape (3,) or (4,)
-        What the averages of the draw are above the means, in this order and perhaps then of ``r u^2``.
-
-    Returns
-    -------
-    Residual
-        At the same residuals, with other weights. Without the average of ``r u^2`` the projections have the mean square
-        one. Rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
     """
     values = _averaged(law)[: len(change)]
     scale = np.sqrt(np.maximum(values**2 @ law.weight, NOTHING))
@@ -125,21 +116,11 @@ def drawn_steps(
 ) -> Deviations:
     """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
 
+    The mean step is given with its spike along the gradient. Each deviation is in the form that holds for independent
+    rows, along the direction that features are resolved along: with `along_common` the common part of the rows
+    (`gradstep.theory.step.own_output.MeanRow`).
+
     Docs, "Spread", equations (D9), (D10), (D11) and (D11b).
-
-    Parameters
-    ----------
-    problem : Problem
-    step : StepStatistics
-        The mean step, its spike along the gradient.
-    sizes : Sizes
-    along_common : bool
-        Whether the spike is along the common part of the rows (`gradstep.theory.step.own_output.MeanRow`).
-
-    Yields
-    ------
-    Deviation
-        In the form that holds for independent rows, along the direction that features are resolved along.
     """
     known, output = step.correlated, None
     if known is not None and problem.output_scale != "1/N":

@@ -256,19 +256,9 @@ def step_samples(
 ) -> StepSamples:
     """Return the samples of a step; steps that differ in their size alone share them, with all of their averages.
 
-    Parameters
-    ----------
-    teacher : ScalarFunction
-    offset, noise_variance : float
-        As in `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual.
-    ratio, own : float
-        As in `StepSamples`.
-    classes : bool, optional
-        As in `residual_nodes`.
-
-    Returns
-    -------
-    StepSamples
+    The offset, the variance of the noise and the classes are as in
+    `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual; `ratio` and `own` are as
+    in `StepSamples`.
 
     Raises
     ------

@@ -354,8 +354,8 @@ class WeightedSamples:
     def with_powers(self, z: Complex, m: Complex, frame: Array) -> tuple[Array, Complex]:
         """Return the products of vectors with ``X^T r^p / n_step``, plain and with the resolvent between.
 
-        The powers are ``p = 1, 2, 3``; the points and the frame are as in `resolvent`. The shapes are (vectors, 3), or (points, vectors, 3) if the
-        ratio differs between the points, and (points, vectors, 3).
+        The powers are ``p = 1, 2, 3``; the points and the frame are as in `resolvent`. The shapes are (vectors, 3), or
+        (points, vectors, 3) if the ratio differs between the points, and (points, vectors, 3).
 
         Docs, "Structured bulk", equation (A7a).
         """

@@ -66,15 +66,7 @@ def _refuse(defect: Array, allowed: float, reason: str) -> None:
 def check_point(equations: LeverageEquations, point: Leverage, near: Linearised, tolerance: float) -> None:
     """Refuse a point that does not solve the equations, or a matrix that is not theirs.
 
-    Parameters
-    ----------
-    equations : LeverageEquations
-    point : Leverage
-        Solution of the fixed point.
-    near : Linearised
-        The equations near it.
-    tolerance : float
-        Largest residual of the fixed point.
+    The residual of the fixed point is at most `tolerance`, and `near` are the equations near the point.
 
     Raises
     ------
@@ -103,11 +95,7 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
 def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
     """Return the residual of each entry of a response over what is allowed, shape (batch, nodes + groups).
 
-    Parameters
-    ----------
-    near : Linearised
-    sources, changes : ndarray, shape (batch, nodes + groups)
-        Right-hand sides and solution.
+    The right-hand sides and the solution have shape (batch, nodes + groups).
     """
     residual = np.abs(np.matvec(near.matrix, changes) - sources)
     rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
@@ -118,10 +106,7 @@ def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
 def check_response(near: Linearised, sources: Array, changes: Array) -> None:
     """Refuse a response whose relative error may be large in any entry.
 
-    Parameters
-    ----------
-    near, sources, changes
-        As for `response_defect`.
+    The response is as in `response_defect`.
 
     Raises
     ------
@@ -136,10 +121,7 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
 
     Groups of steep features have resolvents that are a hundred decades apart, and all of them count.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (batch, size, size)
-    solution, right : ndarray, shape (batch, size, columns)
+    The matrices have shape (batch, size, size), the solution and the right-hand sides (batch, size, columns).
 
     Raises
     ------
@@ -154,14 +136,8 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
 def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     """Refuse errors below what no fit can leave.
 
-    Parameters
-    ----------
-    conditional : ndarray, shape (batch, nodes)
-        ``E[(y - f)^2 | kappa]``.
-    least : ndarray, shape (batch, nodes)
-        Mean square of the labels given kappa without the squares of their mean and slope, including the noise.
-    scale : ndarray, shape (batch,)
-        ``E y^2``.
+    The errors ``E[(y - f)^2 | kappa]`` have shape (batch, nodes). The mean square of the labels given kappa without the
+    squares of their mean and slope, including the noise, is `least`, and `scale`, shape (batch,), is ``E y^2``.
 
     Raises
     ------
@@ -180,10 +156,7 @@ def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
     the fixed point sees neither.
 
-    Parameters
-    ----------
-    loss, on_shell, label_power : ndarray, shape (batch,)
-        The first, the second, and ``E y^2``.
+    The two are `loss` and `on_shell`, and `label_power` is ``E y^2``.
 
     Raises
     ------

@@ -179,19 +179,8 @@ def kappa_rule(
     The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
 
-    Parameters
-    ----------
-    activation, teacher : ScalarFunction
-    groups : Groups
-    alignment : float
-        Overlap of the spike direction with the teacher.
-    refine : float
-        Multiplies the number of nodes.
-
-    Returns
-    -------
-    kappa, weight : ndarray, shape (nodes,)
-        On the whole line; an average over a standard normal is a weighted sum.
+    The overlap of the spike direction with the teacher is `alignment`, and `refine` multiplies the number of nodes.
+    The nodes are on the whole line; an average over a standard normal is a weighted sum.
 
     Raises
     ------
@@ -250,25 +239,13 @@ def row_features(
     every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
     spike, it has the same effect on the fit as a spike of order ``d**-1/2``. This project.
 
+    The dimension may be infinite. Where a second direction is resolved, `rest`, shape (nodes,), are the coordinates
+    along it.
+
+    The averages have shape (groups, nodes). Behind them comes how the mean features follow the length of an input, for
+    a standard deviation of it, shape (groups, nodes), or (groups, 0) in infinite dimension.
+
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    groups : Groups
-    kappa : ndarray, shape (nodes,)
-    dimension : float
-        May be infinite.
-    rest : ndarray, shape (nodes,), optional
-        Coordinates along the second direction that is resolved, if there is one.
-
-    Returns
-    -------
-    Smoothed
-        Arrays of shape (groups, nodes).
-    ndarray, shape (groups, nodes) or (groups, 0)
-        How the mean features follow the length of an input, for a standard deviation of it. Empty in infinite
-        dimension.
 
     Raises
     ------

@@ -205,20 +205,12 @@ def _separate_fit(
 ) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
 
-    Docs, "Structured bulk", equation (A4).
+    At the weighed nodes `spikes` are the means of the features, a unit of each unknown, and `slopes` their slopes,
+    shape (batch, nodes, groups); `values` and `slope_values`, shape (batch, nodes), are those of the teacher, and
+    `teacher`, shape (batch, special), are the components of its rest along the special directions. `root` is
+    ``D_j^1/2``, shape (batch, special, groups), and `linear_gain` is ``V1``, shape (batch, groups, groups).
 
-    Parameters
-    ----------
-    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
-    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Slopes of the features and of the teacher at the weighed nodes.
-    teacher : ndarray, shape (batch, special)
-        Components of the teacher's rest along the special directions.
-    root : ndarray, shape (batch, special, groups)
-        ``D_j^1/2``.
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``.
+    Docs, "Structured bulk", equation (A4).
     """
     batch, _, groups = spikes.shape
     one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))

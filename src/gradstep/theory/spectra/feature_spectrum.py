@@ -316,18 +316,11 @@ def outliers_above(
 ) -> tuple[Outlier, ...]:
     """Find the outliers above the edge of the bulk, the largest first.
 
-    Docs, "Spectra", equation (Z2).
+    The means over each group of the functions of the readout to compare with are `polynomials`, shape
+    (degrees, groups), and `alignment` is the overlap of the spike direction with the teacher's. The groups of a
+    Gaussian readout resolve a part of it only.
 
-    Parameters
-    ----------
-    edge : float
-    equations : FeatureEquations
-    polynomials : ndarray, shape (degrees, groups)
-        Means over each group of the functions of the readout to compare with.
-    alignment : float
-        Overlap of the spike direction with the teacher's.
-    gaussian : bool
-        Whether the readout is Gaussian; its groups then resolve a part of it only.
+    Docs, "Spectra", equation (Z2).
     """
     points = _outlier_points(equations, edge)
     rest = polynomials, alignment, gaussian

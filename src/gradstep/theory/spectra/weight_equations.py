@@ -515,10 +515,7 @@ class WeightEquations:
     def _found(self, sums: _Sums) -> tuple[Complex, Complex]:
         """Return traces and entries of ``<c H>`` by the equations, and their derivatives in the same and in z.
 
-        Returns
-        -------
-        found : ndarray, shape (unknowns,)
-        slopes : ndarray, shape (unknowns, unknowns + 1)
+        They have shape (unknowns,), and the derivatives (unknowns, unknowns + 1).
         """
         blocks, (row, column) = self._blocks, (self._unknowns.row, self._unknowns.column)
         f, y, x, seen = blocks.f, blocks.y, blocks.sampled_x, blocks.seen

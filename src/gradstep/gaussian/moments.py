@@ -59,16 +59,7 @@ class Moments:
 
 
 def moments(function: ScalarFunction | str | Any) -> Moments:
-    """Return the moments of a function under N(0, 1); cached.
-
-    Parameters
-    ----------
-    function : str, callable or ScalarFunction
-
-    Returns
-    -------
-    Moments
-        Accurate to about 1e-13 relative to the size of the function.
+    """Return the moments of a function under N(0, 1), to about 1e-13 relative to its size; cached.
 
     Raises
     ------
@@ -90,15 +81,8 @@ def _jumps(function: ScalarFunction) -> NDArray[np.float64]:
 def is_continuous(function: ScalarFunction) -> bool:
     """Return whether a function has no jumps, so that ``E z f = E f'``.
 
-    Parameters
-    ----------
-    function : ScalarFunction
-
-    Returns
-    -------
-    bool
-        Closed forms of a gradient step take the one for the other; the step on the network follows the ordinary
-        derivative, to which jumps contribute nothing.
+    Closed forms of a gradient step take the one for the other; the step on the network follows the ordinary derivative,
+    to which jumps contribute nothing.
     """
     return bool((np.abs(_jumps(function)) <= _STEIN * math.sqrt(moments(function).second_moment)).all())
 

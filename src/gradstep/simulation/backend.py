@@ -96,12 +96,8 @@ def _pinned(shape: tuple[int, int]) -> NDArray[np.float64]:
 def backend(device: str | None, dtype: str) -> Backend:
     """Choose the array library.
 
-    Parameters
-    ----------
-    device : str or None
-        None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch.
-    dtype : {"float64", "float32"}
-        Precision of the data.
+    The device is None for NumPy, and ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch; the precision of the data is
+    ``"float64"`` or ``"float32"``.
 
     Raises
     ------

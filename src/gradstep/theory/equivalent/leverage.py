@@ -734,9 +734,8 @@ class SymmetricPairs(NamedTuple):
     def mean_square(self, forms: NDArray[Any], share: _Array) -> NDArray[Any]:
         """Return the mean of what `square` returns over symmetric matrices, in one product of all of them.
 
-        Of the matrices only the entries on and above the diagonal are read.
-
-        They have shape (..., members, components, components), and the weights of the mean are `share`.
+        Of the matrices, shape (..., members, components, components), only the entries on and above the diagonal are
+        read. The weights of the mean are `share`.
         """
         first, second, place = self.first, self.second, self.place
         flat = forms[..., first, second]

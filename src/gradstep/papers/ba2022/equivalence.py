@@ -37,25 +37,9 @@ def R_GE(
 ) -> float:
     r"""Risk :math:`\mathcal R_{GE}(\lambda)` of (4.1) given the weights, averaged over samples of size :math:`n`.
 
-    Parameters
-    ----------
-    values : Coefficients
-        Of activation and teacher.
-    W : ndarray, shape (d, N)
-        First layer, one neuron a column.
-    beta : ndarray, shape (d,)
-        Unit vector of the teacher.
-    n : int
-        Samples of the ridge fit.
-    lam : float
-        :math:`\lambda` of (4.1), positive.
-    sigma_eps : float
-        Standard deviation of the label noise; the risk does not include it.
-
-    Returns
-    -------
-    float
-        At least :math:`\|P_{>1}f^*\|^2` (Fact 4).
+    The first layer, shape (d, N), has one neuron a column, and the teacher's direction, shape (d,), is a unit vector.
+    There are ``n`` samples of the ridge fit. The risk does not include the label noise, and is at least
+    :math:`\|P_{>1}f^*\|^2` (Fact 4).
 
     Raises
     ------

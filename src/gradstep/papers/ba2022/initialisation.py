@@ -144,18 +144,10 @@ def random_features(
 ) -> RandomFeatures:
     r"""Test and training error of random features at initialisation.
 
-    Docs, "Random features", equation (R5).
+    The coefficients are those of :func:`~gradstep.papers.ba2022.coefficients`, and :math:`\lambda`, :math:`\psi_1` and
+    :math:`\psi_2` are positive.
 
-    Parameters
-    ----------
-    values : Coefficients
-        Of the activation and the teacher, :func:`~gradstep.papers.ba2022.coefficients`.
-    lam : array_like
-        :math:`\lambda` of (4.1), positive.
-    psi1, psi2 : array_like
-        :math:`n/d` and :math:`N/d`, positive.
-    sigma_eps : array_like
-        Standard deviation of the label noise.
+    Docs, "Random features", equation (R5).
 
     Raises
     ------

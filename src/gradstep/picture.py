@@ -46,14 +46,6 @@ def offer(picture: Picture) -> Picture:
 
     It is in use where it has been imported, and in a notebook, which shows the figures of pyplot at the end of a cell.
     Elsewhere a script that never asks for pyplot gets neither windows nor figures that stay open.
-
-    Parameters
-    ----------
-    picture : Picture
-
-    Returns
-    -------
-    Picture
     """
     if "ipykernel" in sys.modules:
         import matplotlib.pyplot  # noqa: F401

@@ -78,16 +78,8 @@ def at_dimension(value: float | Proportional, d: float) -> float:
 def read_size(name: str, value: Any) -> Any:
     """Return a size or penalty that is given as text as what it says; other values are returned as they are.
 
-    Parameters
-    ----------
-    name : str
-        Name of the parameter, for the message.
-    value : object
-        Text is a number (``"300"``, ``"inf"``) or a multiple of the dimension (``"1.5d"``, ``"d/64"``).
-
-    Returns
-    -------
-    float, Proportional or object
+    The name is for the message. Text is a number (``"300"``, ``"inf"``) or a multiple of the dimension (``"1.5d"``,
+    ``"d/64"``).
 
     Raises
     ------

@@ -91,11 +91,7 @@ def without_step(problem: Problem) -> Prediction | None:
 def describe(prediction: Prediction, before: Prediction | None) -> Regime:
     """Describe a problem from its prediction: what the step does, and whether that pays.
 
-    Parameters
-    ----------
-    prediction : Prediction
-    before : Prediction or None
-        As `without_step` returns it.
+    The prediction `before` is as `without_step` returns it.
     """
     problem = prediction.problem
     teacher, activation = moments(link_of(problem.teacher)), moments(problem.activation)

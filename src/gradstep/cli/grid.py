@@ -91,11 +91,8 @@ def read_pairs(pairs: Sequence[str], field: str = "set", example: str = "psi1=4"
 def build_grid(given: Mapping[str, Any]) -> Grid:
     """Build the problems at every combination of the values given.
 
-    Parameters
-    ----------
-    given : mapping
-        Parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the canonical convention
-        `DEFAULTS` fill what is missing.
+    What is given are parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the
+    canonical convention `DEFAULTS` fill what is missing.
 
     Raises
     ------

@@ -37,13 +37,9 @@ _WINDOW = 60.0
 def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     """Read a settings file.
 
-    Parameters
-    ----------
-    path : Path
-        TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a list of
-        values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``.
-    changes : mapping
-        Options of the command line that take the place of the file's ``[run]``.
+    It is TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a list of
+    values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``. Options
+    of the command line are `changes` that take the place of the file's ``[run]``.
 
     Raises
     ------

@@ -71,12 +71,8 @@ def check_frame(X: Any) -> None:
 def check_numbers(X: Any, numbers: Sequence[str] | None) -> None:
     """Refuse a data frame with text or categories where the fit had numbers, and name the column.
 
-    Parameters
-    ----------
-    X : object
-        Nothing is checked if it is no data frame.
-    numbers : sequence of str, optional
-        Names of the columns that held numbers in the fit; all columns by default. Those that X lacks are not checked.
+    Nothing is checked if `X` is no data frame. Those of its columns are checked that held numbers in the fit: the named
+    ones, by default all.
 
     Raises
     ------

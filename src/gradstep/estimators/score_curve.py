@@ -162,12 +162,7 @@ class ScoreCurve(Summarised):
         return tuple(notes)
 
     def at(self, n: int) -> Score:
-        """Return R^2 with a number of rows, at the best penalty for it.
-
-        Parameters
-        ----------
-        n : int
-            One of the numbers in `n`.
+        """Return R^2 with one of the numbers of rows in `n`, at the best penalty for it.
 
         Raises
         ------
@@ -178,14 +173,9 @@ class ScoreCurve(Summarised):
         return Score(float(self.r2[place]), self._combined([(place, -1.0)]).standard_error)
 
     def change(self, before: int, after: int) -> Score:
-        """Return by how much R^2 changes from one number of rows to another, each at its best penalty.
+        """Return by how much R^2 changes from one of the numbers of rows in `n` to another, each at its best penalty.
 
         Both rest on the same rows, so that their difference is known better than either of them.
-
-        Parameters
-        ----------
-        before, after : int
-            Two of the numbers in `n`.
 
         Raises
         ------
@@ -206,15 +196,10 @@ class ScoreCurve(Summarised):
         return self.at(2 * self.rows)
 
     def gain(self, over: ScoreCurve) -> Score:
-        """Return by how much R^2 is higher than that of another model, with the rows there are.
+        """Return by how much R^2 is higher than that of another model of the same table, with the rows there are.
 
         Both are left-out errors of the same rows, each at its best penalty; the standard error is that of their
         difference, row by row.
-
-        Parameters
-        ----------
-        over : ScoreCurve
-            Of the same table.
 
         Raises
         ------

@@ -145,10 +145,7 @@ class FigureResult:
 def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
     """Read the settings files that come with the package, ordered by paper, row and name.
 
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Figures to load, in any order (all by default).
+    The names are in any order, by default all.
 
     Raises
     ------

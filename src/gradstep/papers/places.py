@@ -100,13 +100,8 @@ class Sample:
     def compare(self, theory: float, values: Array | str, **words: Any) -> Judged:
         """Compare a predicted value with what was measured.
 
-        Parameters
-        ----------
-        theory : float
-        values : ndarray or str
-            One value for each seed, or the name of a result.
-        **words
-            As in `Judged.at`: curve and place are those of the sample unless given here.
+        The values are one for each seed, or the name of a result. The words are as in `Judged.at`: curve and place are
+        those of the sample unless given here.
         """
         measured = self[values] if isinstance(values, str) else values
         named = {"curve": self.place.curve, "place": self.place.x, "sample": self.place.networks, **words}
@@ -126,14 +121,7 @@ def sizes_at(d: int, per_d: Settings) -> dict[str, Any]:
 def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple[int, ...]:
     """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
 
-    Parameters
-    ----------
-    name, label : str
-        Figure and curve.
-    place : object
-        Place on the horizontal axis; its text counts.
-    preset : mapping
-        With ``seed`` and ``seeds`` (how many).
+    The place is on the horizontal axis, and its text counts. The preset says how many there are: ``seeds``.
     """
     # The z-scores of points that share their seeds are correlated, so that their spread would have no meaning.
     words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")

@@ -216,10 +216,7 @@ class Design:
     def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
         """Yield (point, task) for all that is to be done.
 
-        Parameters
-        ----------
-        shard : (int, int)
-            (i, N): every N-th task, from the i-th on.
+        Of a shard ``(i, N)`` these are every N-th task, from the i-th on.
         """
         mine, shards = shard
         return map(self.task, range(mine, self.task_count, shards))
@@ -329,13 +326,8 @@ def design_of(
 ) -> Design:
     """Build a design and check it whole.
 
-    Parameters
-    ----------
-    base, over, zipped
-        The problem and the axes of `gradstep.sweep`. A parameter of the problem may be on an axis: the values there
-        take the place of the problem's.
-    seeds, first_seed, paired, theory, device, dtype
-        As in `Design`.
+    The problem and the axes are those of `gradstep.sweep`. A parameter of the problem may be on an axis: the values
+    there take the place of the problem's. The others are as in `Design`.
 
     Raises
     ------

@@ -188,14 +188,7 @@ def predict_many(
 def predict_roughly(problems: Sequence[Problem]) -> list[Prediction]:
     """Predict a batch with fewer nodes, for a search: errors are off by some 1e-5 as a rule, in half the time or less.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-
-    Returns
-    -------
-    list of Prediction
-        In the order given.
+    Predictions are in the order given.
 
     Raises
     ------
@@ -239,16 +232,7 @@ def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], 
 def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Prediction | GradstepError]:
     """Predict what can be of a batch: a problem that has no prediction has the error that says why in its place.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-    some : bool, optional
-        Whether to raise the first error if there is no prediction at all.
-
-    Returns
-    -------
-    list of Prediction or GradstepError
-        In the order given.
+    They are in the order given. If `some` is true and there is no prediction at all, the first error is raised.
 
     Raises
     ------

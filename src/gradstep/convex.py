@@ -199,10 +199,7 @@ class Smooth:
     def proximal(self, u: Array, v: Array) -> Proximal:
         """Return the proximal point by Newton's method, kept inside a bracket that it narrows.
 
-        Raises
-        ------
-        NotConverged
-            If a point cannot be found within rounding.
+        Raises `NotConverged` if a point cannot be found within rounding.
         """
 
         def first(x: Array) -> Array:

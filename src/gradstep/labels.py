@@ -71,12 +71,8 @@ def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) ->
     """Return the law of the labels of a problem.
 
     The problem gives the teacher ``f*`` and the noise. Channels are those of `Labels`; ``"logistic"`` has no noise of
-    its own. A class is replaced by the other one with the probability `flip`, in [0, 1/2).
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
+    its own. A class is replaced by the other one with the probability `flip`, in [0, 1/2). Raises `InvalidInput` on an
+    unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
     """
     check_problem(problem)
     one_of("channel", channel, ("real", "sign", "logistic"))

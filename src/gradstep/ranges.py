@@ -56,12 +56,8 @@ def values_of(name: str, given: object) -> tuple[Any, ...]:
     in the logarithm). Sizes and penalties may be multiples of the dimension (``"0.5d:4d:8"``), step sizes powers of the
     width (``"0,1,N^0.5"``, ``"N^0:0.5:11"``). Activations and teachers are names or formulas between commas.
 
-    At least one value is returned, and none twice: numbers, `Proportional`, `Step`, or text where text is meant.
-
-    Raises
-    ------
-    InvalidInput
-        On text that is none of these, on an empty list, and on more than `MOST_VALUES` values.
+    At least one value is returned, and none twice: numbers, `Proportional`, `Step`, or text where text is meant. Raises
+    `InvalidInput` on text that is none of these, on an empty list, and on more than `MOST_VALUES` values.
     """
     if isinstance(given, str):
         values = _written(name, given)
@@ -199,10 +195,7 @@ def _readout(text: str) -> dict[float, float]:
 def parse_seeds(text: str, least: int = 1) -> int | tuple[int, ...]:
     """Read how many seeds (``"16"``), not below the least number, or the seeds themselves (``"3,7,11"``).
 
-    Raises
-    ------
-    InvalidInput
-        On anything else.
+    Raises `InvalidInput` on anything else.
     """
     allowed = f"an integer in [{least}, {_MOST_SEEDS}], or distinct integers in [0, 2**32) such as 3,7,11"
     pieces = [piece.strip() for piece in text.split(",")]

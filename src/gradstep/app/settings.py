@@ -95,10 +95,7 @@ class Axis:
     def parse(cls, given: Mapping[str, Any], most: int = _MOST_POINTS) -> Self:
         """Read ``{"name", "from", "to", "count", "scale"}``.
 
-        Raises
-        ------
-        InvalidInput
-            On unknown fields and names, ends out of order or not finite, more than `most` places.
+        Raises `InvalidInput` on unknown fields and names, ends out of order or not finite, more than `most` places.
         """
         name = given.get("name")
         if not isinstance(name, str) or name not in AXES:
@@ -154,12 +151,7 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
     ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
     number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
     ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is checked
-    and is no part of the problem.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the field, its value and what is allowed.
+    and is no part of the problem. Raises `InvalidInput` naming the field, its value and what is allowed.
     """
     values = dict(setting)
     values.pop("origin", None)
@@ -209,12 +201,8 @@ def inputs_of(given: Any, d: float) -> Any:
 
     The dimension is infinite in the limit. What is given is ``{"exponent", "teacher"}``, eigenvalues that fall as a
     power of their rank; ``{"strength", "teacher"}``, one direction of which the variance is ``1 + strength`` times that
-    of the others; or what a problem has. The ``teacher`` is a word of `TEACHERS`.
-
-    Raises
-    ------
-    InvalidInput
-        On numbers and words out of range, and laws that no limit has.
+    of the others; or what a problem has. The ``teacher`` is a word of `TEACHERS`. Raises `InvalidInput` on numbers and
+    words out of range, and laws that no limit has.
     """
     if not isinstance(given, Mapping) or not set(given) & {"exponent", "strength"}:
         return given

@@ -39,10 +39,7 @@ class Training:
     def parse(cls, given: object) -> Self:
         """Read ``{"steps", "fresh", "optimiser"}``; what is missing has its default.
 
-        Raises
-        ------
-        InvalidInput
-            On unknown fields and values out of range.
+        Raises `InvalidInput` on unknown fields and values out of range.
         """
         known = [field.name for field in fields(cls)]
         if not isinstance(given, Mapping) or set(given) - set(known):

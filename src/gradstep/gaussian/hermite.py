@@ -21,12 +21,8 @@ def hermite_coefficients(
     """Return E f(scale * z) h_k(z) for k = 0..order, shape ``(order + 1, *scale.shape)``.
 
     These are the coefficients in the orthonormal probabilists' basis ``h_k = He_k / sqrt(k!)``; their squares sum to at
-    most E f(scale * z)^2 (Parseval). The function is given by its name, as a callable, or as a ScalarFunction.
-
-    Raises
-    ------
-    InvalidInput
-        If `order` is not a non-negative integer, or the scale is negative or not finite.
+    most E f(scale * z)^2 (Parseval). The function is given by its name, as a callable, or as a ScalarFunction. Raises
+    `InvalidInput` if `order` is not a non-negative integer, or the scale is negative or not finite.
     """
     try:
         count = operator.index(order)

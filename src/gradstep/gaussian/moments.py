@@ -61,10 +61,8 @@ class Moments:
 def moments(function: ScalarFunction | str | Any) -> Moments:
     """Return the moments of a function under N(0, 1), to about 1e-13 relative to its size; cached.
 
-    Raises
-    ------
-    NotConverged
-        If the function is so steep that averages of its derivative miss where it rises (``tanh(1e4*x)``).
+    Raises `NotConverged` if the function is so steep that averages of its derivative miss where it rises
+    (``tanh(1e4*x)``).
     """
     return _moments(scalar_function(function))
 

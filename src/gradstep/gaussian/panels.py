@@ -82,12 +82,7 @@ def resolved_panels(
     """Return panels of [-reach, reach] on each of which a polynomial of degree 19 represents the function.
 
     The kinks become edges. The `shift` moves the edges of the first panels: a kink next to one of them, before the
-    first node of its panel, is hidden.
-
-    Raises
-    ------
-    NotConverged
-        If the function varies too fast to be resolved.
+    first node of its panel, is hidden. Raises `NotConverged` if the function varies too fast to be resolved.
     """
     nodes, _ = legendre_rule(PANEL_ORDER)
     # Odd places: an edge that falls on an undeclared kink would hide it.

@@ -84,12 +84,9 @@ class Smoothed(NamedTuple):
 def hermite_values(x: ArrayLike, order: int) -> Array:
     """Return the orthonormal Hermite polynomials ``h_k(x) = He_k(x) / sqrt(k!)``, shape ``(order + 1, *x.shape)``.
 
-    Docs, "Gaussian calculus", equation (G1).
+    Raises `InvalidInput` if `order` is negative or no integer.
 
-    Raises
-    ------
-    InvalidInput
-        If `order` is negative or no integer.
+    Docs, "Gaussian calculus", equation (G1).
     """
     integer("order", order, 0)
     points = np.asarray(x, dtype=np.float64)
@@ -116,14 +113,10 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
     """Return E f, E z f, E f^2 and the residual variance of f(mean + scale z).
 
     Means and scales, which are at least zero, broadcast against each other. The absolute error is below 1e-10 times the
-    size of f (typically 1e-14).
+    size of f (typically 1e-14). Raises `InvalidInput` if the scale is negative, anything is not finite, or f grows so
+    fast that the averages are infinite.
 
     Docs, "Gaussian calculus", equation (G4).
-
-    Raises
-    ------
-    InvalidInput
-        If the scale is negative, anything is not finite, or f grows so fast that the averages are infinite.
     """
     m, s, shape = _arguments(mean, scale)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -144,14 +137,9 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
 def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Array:
     """Return E f(mean + scale z) alone, which an error function has in closed form at every scale.
 
-    Means and scales are as in `smoothed`.
+    Means and scales are as in `smoothed`. Raises `InvalidInput` as `smoothed` does.
 
     Docs, "Gaussian calculus", equation (G4).
-
-    Raises
-    ------
-    InvalidInput
-        As `smoothed`.
     """
     kind, data = _plan(function)
     if kind != "erf":
@@ -164,12 +152,8 @@ def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -
 def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike, order: int) -> Array:
     """Return E f(mean + scale z) h_k(z) for k = 0..order, h_k the orthonormal probabilists' Hermite polynomials.
 
-    Means and scales are as in `smoothed`, and the order is the first axis.
-
-    Raises
-    ------
-    InvalidInput
-        As `smoothed`, and if `order` is negative.
+    Means and scales are as in `smoothed`, and the order is the first axis. Raises `InvalidInput` as `smoothed` does,
+    and if `order` is negative.
     """
     m, s, shape = _arguments(mean, scale)
     integer("order", order, 0)

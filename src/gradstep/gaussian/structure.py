@@ -242,10 +242,8 @@ def _merge(points: list[float]) -> list[float]:
 def kinks(expression: Expression) -> tuple[float, ...]:
     """Return the points, ``|x| <= 300``, where the expression or its first derivative may be discontinuous.
 
-    Raises
-    ------
-    InvalidInput
-        If a denominator vanishes, a logarithm or square root leaves its domain, or there are too many kinks.
+    Raises `InvalidInput` if a denominator vanishes, a logarithm or square root leaves its domain, or there are too many
+    kinks.
     """
     with np.errstate(all="ignore"):
         found = _merge(_kinks(expression))

@@ -147,12 +147,8 @@ class WeightedFit:
         """Return ``(1 - (M/n - 1) P)^-1`` times values (M,), up to a relative residual.
 
         `rows` is one for those to which P is restricted, zero for the others. Docs, "Learning curve", equation (F5).
-
-        Raises
-        ------
-        NotConverged
-            If the residual stays above ten times the tolerance, or the matrix has a negative eigenvalue, which only
-            happens for n > M or by rounding.
+        Raises `NotConverged` if the residual stays above ten times the tolerance, or the matrix has a negative
+        eigenvalue, which only happens for n > M or by rounding.
         """
         if isinstance(self.ratio, float) and self.ratio == 1:
             return values
@@ -230,12 +226,8 @@ class WeightedFit:
     def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
 
-        With better remainders than those of this fit, it lends the matrix of the step only.
-
-        Raises
-        ------
-        NotDefinite
-            If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
+        With better remainders than those of this fit, it lends the matrix of the step only. Raises `NotDefinite` if the
+        matrix of that step is not positive definite, which only happens for n > M or by rounding.
         """
         xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
         gradient = self.ratio - share * w / (1 - w) - 1 + (rest if remainder is None else remainder)
@@ -266,13 +258,9 @@ def weighted_fit(
 ) -> WeightedFit:
     """Return the fit that stands for fits to so many samples, from weights (M,) to begin with.
 
-    `single` says whether factors may be in single precision. Docs, "Learning curve", equation (F3).
-
-    Raises
-    ------
-    NotConverged
-        If no solution is found, or if more than a fifth of the rows need the largest weight. For n <= M there always is
-        a solution, which only rounding can hide, and no row needs that weight.
+    `single` says whether factors may be in single precision. Docs, "Learning curve", equation (F3). Raises
+    `NotConverged` if no solution is found, or if more than a fifth of the rows need the largest weight. For n <= M
+    there always is a solution, which only rounding can hide, and no row needs that weight.
     """
     ratio = samples / pool.rows
 
@@ -353,11 +341,7 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = 
     """Return G fits, with weights (M, G), without the entries of the resolvent beside its diagonal.
 
     They stand for so many samples (G,) each, at most the rows of the pool. Docs, "Learning curve", equation (F11).
-
-    Raises
-    ------
-    NotConverged
-        If rounding hides a solution.
+    Raises `NotConverged` if rounding hides a solution.
     """
     xp = pool.xp
     # For as many samples as rows all weights are one.
@@ -426,12 +410,7 @@ def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool 
     """Return the expected errors of every row, up to a relative residual of the equation.
 
     Sums over pairs of rows may be `rounded` to single precision, for a single fit. Docs, "Learning curve", equation
-    (F5).
-
-    Raises
-    ------
-    NotConverged
-        If the equation is not solved.
+    (F5). Raises `NotConverged` if the equation is not solved.
     """
     targets = fit.columns(fit.resolvent.pool.targets)
     predicted = fit.resolvent.predictions(fit.weights[:, None, ...] * targets, tolerance=tolerance)

@@ -95,10 +95,7 @@ class Figure:
     def at(self, preset: str) -> Experiment:
         """Return the experiment at a preset: the paper's own, or one that papers share.
 
-        Raises
-        ------
-        InvalidInput
-            On an unknown preset.
+        Raises `InvalidInput` on an unknown preset.
         """
         if preset not in self.presets:
             raise InvalidInput("preset", preset, ", ".join(self.presets))
@@ -145,12 +142,7 @@ class FigureResult:
 def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
     """Read the settings files that come with the package, ordered by paper, row and name.
 
-    The names are in any order, by default all.
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown name.
+    The names are in any order, by default all. Raises `InvalidInput` on an unknown name.
     """
     papers = list(PAPERS)
     found = {

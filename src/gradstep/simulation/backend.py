@@ -97,12 +97,8 @@ def backend(device: str | None, dtype: str) -> Backend:
     """Choose the array library.
 
     The device is None for NumPy, and ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch; the precision of the data is
-    ``"float64"`` or ``"float32"``.
-
-    Raises
-    ------
-    InvalidInput
-        If the device is unknown or absent, the precision is unknown, or a device is given and PyTorch is not installed.
+    ``"float64"`` or ``"float32"``. Raises `InvalidInput` if the device is unknown or absent, the precision is unknown,
+    or a device is given and PyTorch is not installed.
     """
     one_of("dtype", dtype, ("float64", "float32"))
     precision = cast(Precision, dtype)

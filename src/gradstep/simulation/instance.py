@@ -43,12 +43,7 @@ def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
     proportions, as nearly as whole neurons allow (largest remainders, ties to the smaller value), in random order: the
     proportions of the groups are a parameter of the problem, not a random quantity of it.
 
-    The values ``a_i`` are of order one.
-
-    Raises
-    ------
-    InvalidInput
-        If no neuron gets a value other than zero.
+    The values ``a_i`` are of order one. Raises `InvalidInput` if no neuron gets a value other than zero.
     """
     if law.kind == "gaussian":
         return np.concatenate([block[:, 0] for block in normal_blocks(seed, Purpose.READOUT, width, 1)])

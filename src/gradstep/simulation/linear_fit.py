@@ -34,12 +34,7 @@ def fit_lines(features: Array, labels: Array, loss: Loss, penalty: Penalty, stre
     :math:`\max(u-k,0)`. A variable above both stands for each of these maxima.
 
     The weights come with the relative difference between the minimum and the maximum of the dual program, none at the
-    solution.
-
-    Raises
-    ------
-    NotConverged
-        If the program is not solved.
+    solution. Raises `NotConverged` if the program is not solved.
     """
     from scipy import sparse  # here: few fits need it
     from scipy.optimize import linprog

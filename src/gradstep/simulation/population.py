@@ -64,12 +64,8 @@ def population_risk(
 
     The first layer, shape (N, d), is in double precision, and each column of the readouts, shape (N, P), is a fitted
     one. The directions are unit vectors: ``beta*``, and the one the general kernel conditions on. The error of the test
-    error, relative to ``E f*^2``, is at most `tolerance`.
-
-    Raises
-    ------
-    NotConverged
-        If the general kernel cannot reach the tolerance.
+    error, relative to ``E f*^2``, is at most `tolerance`. Raises `NotConverged` if the general kernel cannot reach the
+    tolerance.
     """
     xp = array_namespace(weights)
     scale = float(moments(teacher).second_moment)

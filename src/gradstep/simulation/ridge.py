@@ -153,12 +153,7 @@ def factorise(
 
     A pass over the features of all rows of the fit is `blocks`. These may be overwritten. Products are formed in their
     precision and added up in double. The targets have shape (n, k) and the weights (n,). Without an `intercept`
-    :math:`b_0` is zero.
-
-    Raises
-    ------
-    OutOfRange
-        If the features are too large, infinite or not numbers.
+    :math:`b_0` is zero. Raises `OutOfRange` if the features are too large, infinite or not numbers.
     """
     side = _centred_gram if rows <= width else _centred_scatter
     return side(blocks, targets, weights, intercept)

@@ -162,10 +162,7 @@ OPTIMISERS: Mapping[str, type[Optimiser]] = MappingProxyType(
 def optimiser_of(name: str, options: Mapping[str, Any]) -> Optimiser:
     """Return the one of `OPTIMISERS` with a name; the options are its fields other than the defaults.
 
-    Raises
-    ------
-    InvalidInput
-        On an unknown name or option, and on values out of range.
+    Raises `InvalidInput` on an unknown name or option, and on values out of range.
     """
     one_of("optimiser", name, tuple(OPTIMISERS))
     made: Any = OPTIMISERS[name]

@@ -233,10 +233,7 @@ class Design:
     def check(self) -> None:
         """See that every value is of its kind and every point a valid problem, before any work starts.
 
-        Raises
-        ------
-        InvalidInput
-            At the first that is not, or at a point that cannot be simulated.
+        Raises `InvalidInput` at the first that is not, or at a point that cannot be simulated.
         """
         if not isinstance(self.base, Mapping):
             raise InvalidInput("problem", self.base, "parameters and their values")
@@ -298,10 +295,7 @@ class Design:
     def from_dict(cls, values: Mapping[str, Any]) -> Design:
         """Read what `to_dict` has written.
 
-        Raises
-        ------
-        InvalidInput
-            On anything else.
+        Raises `InvalidInput` on anything else.
         """
         try:
             axes = tuple(Axis(tuple(a["names"]), tuple(map(tuple, a["values"]))) for a in values["axes"])
@@ -327,12 +321,8 @@ def design_of(
     """Build a design and check it whole.
 
     The problem and the axes are those of `gradstep.sweep`. A parameter of the problem may be on an axis: the values
-    there take the place of the problem's. The others are as in `Design`.
-
-    Raises
-    ------
-    InvalidInput
-        On empty or repeated axes, lists of different lengths, bad counts, and any point that is no valid problem.
+    there take the place of the problem's. The others are as in `Design`. Raises `InvalidInput` on empty or repeated
+    axes, lists of different lengths, bad counts, and any point that is no valid problem.
     """
     shared = base.to_dict() if isinstance(base, Problem) else _table("problem", base)
     shared = {name: _plain(name, value) for name, value in shared.items()}

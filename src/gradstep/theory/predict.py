@@ -188,12 +188,7 @@ def predict_many(
 def predict_roughly(problems: Sequence[Problem]) -> list[Prediction]:
     """Predict a batch with fewer nodes, for a search: errors are off by some 1e-5 as a rule, in half the time or less.
 
-    Predictions are in the order given.
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `predict_many`.
+    Predictions are in the order given. Raises `InvalidInput` and `NotConverged` as `predict_many` does.
     """
     return _predictions(problems, models_for(None, None), _ROUGH)
 
@@ -232,12 +227,8 @@ def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], 
 def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Prediction | GradstepError]:
     """Predict what can be of a batch: a problem that has no prediction has the error that says why in its place.
 
-    They are in the order given. If `some` is true and there is no prediction at all, the first error is raised.
-
-    Raises
-    ------
-    InvalidInput
-        If one of them is no `Problem`.
+    They are in the order given. If `some` is true and there is no prediction at all, the first error is raised. Raises
+    `InvalidInput` if one of them is no `Problem`.
     """
     for problem in problems:
         check_problem(problem)

@@ -43,11 +43,7 @@ def penalty_window(n: int, N: int, epsilon: float) -> tuple[float, float]:
     r"""Penalties that Theorem 7 covers: :math:`n^{\epsilon-1}<\lambda/N<n^{-\epsilon}`.
 
     The ends are for :math:`\lambda` of (4.1), with ``n`` samples, ``N`` neurons and :math:`\epsilon` in (0, 1/2).
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range.
+    Raises `InvalidInput` on an argument out of range.
     """
     real("epsilon", epsilon, "in (0, 1/2)", lambda value: 0 < value < 0.5)
     samples, width = float(positive("n", n)), float(positive("N", N))

@@ -39,14 +39,8 @@ def R_GE(
 
     The first layer, shape (d, N), has one neuron a column, and the teacher's direction, shape (d,), is a unit vector.
     There are ``n`` samples of the ridge fit. The risk does not include the label noise, and is at least
-    :math:`\|P_{>1}f^*\|^2` (Fact 4).
-
-    Raises
-    ------
-    InvalidInput
-        On a penalty that is not positive.
-    NotConverged
-        If the effective ridge has a relative residual above 1e-10.
+    :math:`\|P_{>1}f^*\|^2` (Fact 4). Raises `InvalidInput` on a penalty that is not positive. Raises `NotConverged` if
+    the effective ridge has a relative residual above 1e-10.
 
     Notes
     -----

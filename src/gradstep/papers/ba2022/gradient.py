@@ -30,12 +30,8 @@ def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
     Proposition 2 prints :math:`n` in the place of :math:`\eta`, which contradicts (2.1) and the statement itself, whose
     :math:`A` is close to the gradient as it is here.
 
-    The weights before and after the step have shape (d, N), with the learning rate ``eta``.
-
-    Raises
-    ------
-    InvalidInput
-        On a learning rate that is not positive.
+    The weights before and after the step have shape (d, N), with the learning rate ``eta``. Raises `InvalidInput` on a
+    learning rate that is not positive.
     """
     return np.asarray((W1 - W0) / (positive("eta", eta) * np.sqrt(W0.shape[1])))
 

@@ -145,16 +145,10 @@ def random_features(
     r"""Test and training error of random features at initialisation.
 
     The coefficients are those of :func:`~gradstep.papers.ba2022.coefficients`, and :math:`\lambda`, :math:`\psi_1` and
-    :math:`\psi_2` are positive.
+    :math:`\psi_2` are positive. Raises `InvalidInput` if a ratio or the penalty is not positive, a second moment is
+    negative, or the activation is constant. Raises `NotConverged` if the true residual is above 1e-10.
 
     Docs, "Random features", equation (R5).
-
-    Raises
-    ------
-    InvalidInput
-        A ratio or the penalty is not positive, a second moment is negative, or the activation is constant.
-    NotConverged
-        The true residual is above 1e-10.
 
     Notes
     -----

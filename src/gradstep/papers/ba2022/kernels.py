@@ -103,14 +103,10 @@ def R_linear(
     r"""Risk of ridge regression on the inputs, :math:`\min_b\frac1n|y-Xb|^2+\ell|b|^2`.
 
     The teacher's mean is subtracted. At a penalty :math:`\ell` of zero there have to be more samples than dimensions.
-    The risk does not include the label noise.
+    The risk does not include the label noise. Raises `InvalidInput` if an argument is out of range, or the penalty is
+    zero with no more samples than dimensions.
 
     Docs, "Random features", equation (R7).
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of range, or the penalty is zero with no more samples than dimensions.
 
     Notes
     -----

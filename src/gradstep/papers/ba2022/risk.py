@@ -80,14 +80,10 @@ class SmallStep:
 def theta_squared(values: Coefficients, psi1: ArrayLike, sigma_eps: ArrayLike = 0.0) -> Array:
     r"""Squared norm of the gradient's direction, :math:`\theta^2=\mu_1^{*2}+E y^2/\psi_1` (Proposition 2).
 
-    The samples of the step per input dimension are :math:`\psi_1`, ``inf`` for the population gradient.
+    The samples of the step per input dimension are :math:`\psi_1`, ``inf`` for the population gradient. Raises
+    `InvalidInput` on an argument out of range.
 
     Docs, "Small step", equation (S2).
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range.
     """
     ratio = positive("psi1", psi1, infinite=True)
     labels = values.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
@@ -298,9 +294,6 @@ def delta_large_step(
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
     r"""Lower bound :math:`\|P_{>1}f^*\|^2=\mu_2^{*2}` of (3.3) and Fact 4 on the risk of every fixed kernel.
 
-    Raises
-    ------
-    InvalidInput
-        If the function is unknown.
+    Raises `InvalidInput` if the function is unknown.
     """
     return float(coefficients(sigma_star, sigma_star).mu2_star_squared)

@@ -108,14 +108,10 @@ def outlier(
 ) -> Outlier:
     """Largest singular value of :math:`W_1` and the overlaps of its singular vectors.
 
-    The step is as in :func:`~gradstep.papers.ba2022.R_1`.
+    The step is as in :func:`~gradstep.papers.ba2022.R_1`. Raises `InvalidInput` on an argument out of range, a function
+    that is unknown, or an activation with jumps.
 
     Docs, "Spectra", equation (Z9).
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, a function that is unknown, or an activation with jumps.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     values.check_step()

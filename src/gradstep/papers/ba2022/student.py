@@ -121,12 +121,8 @@ def constructed_readout(
 
     The slope :math:`\bar\eta\mu_1\mu_1^*\sqrt N a_j` is what the step gives neuron :math:`j` along the teacher, and
     ``kappa`` is the slope wanted, :math:`\kappa^*` of :func:`tau_star`, with the largest distance from it. The readout
-    is :math:`\tilde a_j/\sqrt N=1/|S|` on the subset :math:`S` and 0 elsewhere.
-
-    Raises
-    ------
-    InvalidInput
-        If no neuron is within the tolerance.
+    is :math:`\tilde a_j/\sqrt N=1/|S|` on the subset :math:`S` and 0 elsewhere. Raises `InvalidInput` if no neuron is
+    within the tolerance.
     """
     chosen = np.abs(np.asarray(slopes, dtype=np.float64) - kappa) <= tolerance
     if not chosen.any():
@@ -159,12 +155,10 @@ def constructed_risk(
     used, by default infinitely many, have the slope ``kappa``, by default :math:`\kappa^*`. The teacher's mean is
     subtracted if it is to be `centred`.
 
-    Docs, "Bounds", equation (O4).
+    Raises `InvalidInput` if the teacher has no linear part, so that the gradient has no component along it, or if the
+    slope is infinite.
 
-    Raises
-    ------
-    InvalidInput
-        If the teacher has no linear part, so that the gradient has no component along it, or if the slope is infinite.
+    Docs, "Bounds", equation (O4).
     """
     student, target = moments(scalar_function(sigma)), moments(scalar_function(sigma_star))
     slope = tau_star(sigma, sigma_star, centred=centred).kappa if kappa is None else float(kappa)

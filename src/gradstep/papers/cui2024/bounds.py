@@ -210,12 +210,8 @@ def best_penalty(
     """Minimise the test error (25) over the penalty: the error that (26) and (27) bracket.
 
     The spike is as in :func:`~gradstep.papers.cui2024.equivalent_features`, the sizes and the noise as in
-    :func:`~gradstep.papers.cui2024.summary_statistics`.
-
-    Raises
-    ------
-    NotConverged
-        If the minimum cannot be certified (:func:`gradstep.theory.minimise.minimise`).
+    :func:`~gradstep.papers.cui2024.summary_statistics`. Raises `NotConverged` if the minimum cannot be certified
+    (:func:`gradstep.theory.minimise.minimise`).
 
     Notes
     -----

@@ -71,12 +71,8 @@ def spiked_layer(
 
     The width is :math:`p`. There is one bulk variance, or one for each neuron. There is one spike strength, one for
     each neuron, or an array of shape (neurons, spikes), and an alignment of each of the orthonormal spikes. Rows are
-    independent, or orthonormal (section D.3), which needs ``width <= d``.
-
-    Raises
-    ------
-    InvalidInput
-        If there are more orthonormal rows than dimensions.
+    independent, or orthonormal (section D.3), which needs ``width <= d``. Raises `InvalidInput` if there are more
+    orthonormal rows than dimensions.
     """
     bulk = initial_weights(seed, width, d, "sphere")
     if orthogonal:

@@ -149,14 +149,9 @@ def solve(
     r"""Solve Result 3.3 for given features.
 
     The features are those of :func:`~gradstep.papers.cui2024.equivalent_features`, and the others, as in
-    :func:`summary_statistics`, broadcast with their spike.
+    :func:`summary_statistics`, broadcast with their spike. Raises `NotConverged` as in :func:`summary_statistics`.
 
     Docs, "Large step", equations (L2), (L3), (L4), (L5), (L6) and (L7).
-
-    Raises
-    ------
-    NotConverged
-        As in :func:`summary_statistics`.
 
     Notes
     -----

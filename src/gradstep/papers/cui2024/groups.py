@@ -161,12 +161,8 @@ def stepped_groups(
 
     The activation is odd. The vocabulary maps each value :math:`u` of :math:`\sqrt p\,a_i` at initialisation to the
     fraction of the neurons that have it, and the step is as in :func:`~gradstep.papers.cui2024.equivalent_srf`. There
-    is one group for each value, with :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`.
-
-    Raises
-    ------
-    InvalidInput
-        If the activation is not odd, or for the reasons of `equivalent_srf` and `NeuronGroups.of`.
+    is one group for each value, with :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`. Raises `InvalidInput` if the activation
+    is not odd, or for the reasons of `equivalent_srf` and `NeuronGroups.of`.
     """
     if (activation := scalar_function(sigma)).parity != "odd":
         raise InvalidInput("sigma", activation.name, "an odd activation, whose steps do not stretch the rows")

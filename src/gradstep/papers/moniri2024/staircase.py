@@ -26,11 +26,7 @@ def degree(alpha: ArrayLike) -> NDArray[np.int64]:
     """Return the number l of spikes for a step of size ``n**alpha``, zero for ``alpha <= 0``.
 
     The exponents are at most 0.499. At the end of a window, where the theorem says nothing, the next window counts.
-
-    Raises
-    ------
-    InvalidInput
-        On an exponent above 0.499.
+    Raises `InvalidInput` on an exponent above 0.499.
     """
     exponent = np.asarray(alpha, dtype=np.float64)
     if not (exponent <= 0.499).all():

@@ -41,12 +41,8 @@ def solve_fits(fits: Sequence[Fit]) -> Iterator[tuple[int, UniformSolution, int]
     """Solve fits, those with tables of similar shapes together.
 
     It yields the place of a fit, in any order, the solution of a batch, and the place of the fit in the batch, whose
-    arrays may have more nodes and groups than the fit's own tables.
-
-    Raises
-    ------
-    NotConverged
-        As `gradstep.theory.equivalent.uniform.solve`.
+    arrays may have more nodes and groups than the fit's own tables. Raises `NotConverged` as
+    `gradstep.theory.equivalent.uniform.solve` does.
     """
     for places, size in _batches(fits):
         for start in range(0, len(places), size):

@@ -66,11 +66,8 @@ def _refuse(defect: Array, allowed: float, reason: str) -> None:
 def check_point(equations: LeverageEquations, point: Leverage, near: Linearised, tolerance: float) -> None:
     """Refuse a point that does not solve the equations, or a matrix that is not theirs.
 
-    The residual of the fixed point is at most `tolerance`, and `near` are the equations near the point.
-
-    Raises
-    ------
-    NotConverged
+    The residual of the fixed point is at most `tolerance`, and `near` are the equations near the point. Raises
+    `NotConverged`.
     """
     state = np.concatenate([point.leverage, point.resolvent], axis=1)
     _refuse(np.abs(point.following / state - 1), 2 * tolerance, "does not solve the fixed point")
@@ -106,11 +103,7 @@ def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
 def check_response(near: Linearised, sources: Array, changes: Array) -> None:
     """Refuse a response whose relative error may be large in any entry.
 
-    The response is as in `response_defect`.
-
-    Raises
-    ------
-    NotConverged
+    The response is as in `response_defect`. Raises `NotConverged`.
     """
     defect = response_defect(near, sources, changes)
     _refuse(_RESPONSE * defect, _RESPONSE, "has errors that do not solve their equations")
@@ -121,11 +114,8 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
 
     Groups of steep features have resolvents that are a hundred decades apart, and all of them count.
 
-    The matrices have shape (batch, size, size), the solution and the right-hand sides (batch, size, columns).
-
-    Raises
-    ------
-    NotConverged
+    The matrices have shape (batch, size, size), the solution and the right-hand sides (batch, size, columns). Raises
+    `NotConverged`.
     """
     residual = np.abs(matrix @ solution - right).max(axis=2)
     terms = (np.abs(matrix) @ np.abs(solution) + np.abs(right)).max(axis=2)
@@ -137,11 +127,8 @@ def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     """Refuse errors below what no fit can leave.
 
     The errors ``E[(y - f)^2 | kappa]`` have shape (batch, nodes). The mean square of the labels given kappa without the
-    squares of their mean and slope, including the noise, is `least`, and `scale`, shape (batch,), is ``E y^2``.
-
-    Raises
-    ------
-    NotConverged
+    squares of their mean and slope, including the noise, is `least`, and `scale`, shape (batch,), is ``E y^2``. Raises
+    `NotConverged`.
     """
     missing = least - conditional
     # Labels that are zero leave nothing, and nothing is missing.
@@ -156,12 +143,8 @@ def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
     the fixed point sees neither.
 
-    The two are `loss` and `on_shell`, and `label_power` is ``E y^2``.
-
-    Raises
-    ------
-    NotConverged
-        If the two differ, or exceed the bound, by more than rounding.
+    The two are `loss` and `on_shell`, and `label_power` is ``E y^2``. Raises `NotConverged` if the two differ, or
+    exceed the bound, by more than rounding.
     """
     allowed = ON_SHELL * np.maximum(np.abs(loss), NOTHING) + LABEL_ROUNDING * label_power
     apart = np.maximum(np.abs(loss - on_shell), loss - label_power)

@@ -179,13 +179,9 @@ def kappa_rule(
     The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
 
-    The overlap of the spike direction with the teacher is `alignment`, and `refine` multiplies the number of nodes.
-    The nodes are on the whole line; an average over a standard normal is a weighted sum.
-
-    Raises
-    ------
-    NotConverged
-        If the features are so steep, or the readout's values so many, that resolving them would take the memory.
+    The overlap of the spike direction with the teacher is `alignment`, and `refine` multiplies the number of nodes. The
+    nodes are on the whole line; an average over a standard normal is a weighted sum. Raises `NotConverged` if the
+    features are so steep, or the readout's values so many, that resolving them would take the memory.
     """
     alike = groups.resolved
     rest = np.sqrt(max(1 - alignment**2, 0.0))
@@ -243,15 +239,11 @@ def row_features(
     along it.
 
     The averages have shape (groups, nodes). Behind them comes how the mean features follow the length of an input, for
-    a standard deviation of it, shape (groups, nodes), or (groups, 0) in infinite dimension.
+    a standard deviation of it, shape (groups, nodes), or (groups, 0) in infinite dimension. Raises `InvalidInput` if
+    the activation grows so fast that those of the rows after the step are infinite, or so large that their products
+    are.
 
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
-
-    Raises
-    ------
-    InvalidInput
-        If the activation grows so fast that those of the rows after the step are infinite, or so large that their
-        products are.
     """
     # The averages for inputs of the usual length, and for slightly longer ones: their difference gives the slope.
     scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])

@@ -836,13 +836,9 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
 
     The largest true residual allowed is `tolerance`, a difference of logarithms between the two sides. What is returned
     is evaluated at the solution and has its residual. It comes with the Newton steps taken, the most over the batch.
+    Raises `NotConverged` if any member of the batch does not reach `tolerance`.
 
     Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
-
-    Raises
-    ------
-    NotConverged
-        If any member of the batch does not reach `tolerance`.
     """
     # Lost digits, and numbers that leave their range, show in the residual.
     try:

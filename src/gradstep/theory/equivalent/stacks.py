@@ -47,12 +47,8 @@ def identity(size: int) -> _Array:
 def solved(matrices: _Array, right: _Array) -> _Array:
     """Return the solutions of linear equations.
 
-    The matrices have shape (..., size, size), the right-hand sides and the solutions (..., size, columns).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is singular.
+    The matrices have shape (..., size, size), the right-hand sides and the solutions (..., size, columns). Raises
+    `numpy.linalg.LinAlgError` if a matrix is singular.
     """
     size, columns = right.shape[-2:]
     if matrices.size != size**2:
@@ -66,12 +62,8 @@ def solved(matrices: _Array, right: _Array) -> _Array:
 def solved_definite(matrices: _Array, right: _Array) -> _Array:
     """Return the solutions of linear equations with positive definite matrices, or symmetric complex ones.
 
-    The matrices have shape (batch, size, size), the right-hand sides and the solutions (batch, size, columns).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not positive definite. (In a batch, what is not singular may pass.)
+    The matrices have shape (batch, size, size), the right-hand sides and the solutions (batch, size, columns). Raises
+    `numpy.linalg.LinAlgError` if a matrix is not positive definite. (In a batch, what is not singular may pass.)
     """
     if len(matrices) > 1 or np.iscomplexobj(matrices):
         # NumPy has only the factors of a general matrix, whose pivots different scales of rows would mislead.
@@ -95,10 +87,7 @@ def solved_definite(matrices: _Array, right: _Array) -> _Array:
 def cholesky(matrices: _Array) -> _Array:
     """Return the lower triangular factors of positive definite matrices, shape (batch, size, size).
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not positive definite.
+    Raises `numpy.linalg.LinAlgError` if a matrix is not positive definite.
     """
     if len(matrices) > 1:
         return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
@@ -111,12 +100,8 @@ def cholesky(matrices: _Array) -> _Array:
 def inverses(matrices: _Array) -> _Array:
     """Return the inverses of positive definite matrices, shape (..., size, size).
 
-    Matrices with entries that are not numbers give such entries.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is singular. (What is not positive definite may raise it or not.)
+    Matrices with entries that are not numbers give such entries. Raises `numpy.linalg.LinAlgError` if a matrix is
+    singular. (What is not positive definite may raise it or not.)
     """
     size = matrices.shape[-1]
     stack = matrices.reshape(-1, size, size)
@@ -137,12 +122,8 @@ def least_squares(matrices: _Array, values: _Array) -> _Array:
     """Return the minima of ``|matrix x - values|^2`` for matrices of full rank.
 
     The matrices have shape (batch, equations, unknowns), with at least as many equations as unknowns, the values
-    (batch, equations) and the minima (batch, unknowns).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not of full rank.
+    (batch, equations) and the minima (batch, unknowns). Raises `numpy.linalg.LinAlgError` if a matrix is not of full
+    rank.
     """
     unknowns = matrices.shape[2]
     if len(matrices) > 1:

@@ -206,14 +206,9 @@ def bulk_law(
     The readouts of the groups set the strength of the covariance. The tolerance of the rules is divided by a hundred
     for each step of `refine` beyond one. With `spectrum` the classes of correlated inputs are those of a spectrum
     (`gradstep.theory.neurons.row_rules.resolved_law`), and `longest` says which of their directions count as the
-    longest.
+    longest. Raises `NotConverged` if a transform or a rule is not found.
 
     Docs, "Structured bulk", equations (A1) and (A2).
-
-    Raises
-    ------
-    NotConverged
-        If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:

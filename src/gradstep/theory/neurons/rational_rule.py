@@ -186,11 +186,7 @@ def sparse_rules(
     in `Others`, shapes (laws, vectors, others) and (laws, points, vectors, others); a rule has what lies in its span.
 
     Nodes and overlaps are as in `rational_rule`; after the vectors the overlaps have a column for each of the others.
-
-    Raises
-    ------
-    NotConverged
-        If rounding leaves an error above a per cent.
+    Raises `NotConverged` if rounding leaves an error above a per cent.
     """
     laws = _Laws(points, transform, slope, mean, importance, tolerance, faint, plain, resolved)
     found = _best_rules(laws)

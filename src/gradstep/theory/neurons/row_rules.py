@@ -272,10 +272,7 @@ def resolved_law(
 def rules(law: ResolvedLaw) -> Computation[RowRules]:
     """Return the rules of the spectral law of A, and of the law of some vectors.
 
-    Raises
-    ------
-    NotConverged
-        If a rule is not found, or rounding leaves nothing of it.
+    Raises `NotConverged` if a rule is not found, or rounding leaves nothing of it.
     """
     nodes, root = yield from sparse_rule(law.of_all)
     share = np.square(root[:, 0])

@@ -245,14 +245,9 @@ def directions_of_vectors(
 
     The law and the others are as in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the
     covariances, and the rest is as in `spread_directions`. Places of the diagonals over all directions, at eigenvalues
-    with weights, are what `place` returns.
+    with weights, are what `place` returns. Raises `NotConverged` if a rule is not found.
 
     Docs, "Correlated inputs", equations (C7h) and (C7i).
-
-    Raises
-    ------
-    NotConverged
-        If a rule is not found.
     """
     count = len(law.mean)
     alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (law.transform, law.slope))
@@ -361,12 +356,7 @@ def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
 
     The resolvents are `rows`, shape (resolvents, unknowns), nearly dependent on each other as those at neighbouring
     points are, and ``rows @ x`` comes near `aim`. The groups have as many unknowns each and the weights `kept`: the sum
-    of their shares stays near one.
-
-    Raises
-    ------
-    NotConverged
-        If Newton's method does not end.
+    of their shares stays near one. Raises `NotConverged` if Newton's method does not end.
     """
     square, axes = np.linalg.eigh(rows @ rows.T)
     axes = axes[:, square > _DEPENDENT**2 * square[-1]].T

@@ -314,12 +314,7 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
     """Follow the solution from `point` straight to `z`.
 
     Here `z` is in the closed upper half-plane; on the real axis it is reached without crossing an edge. Solutions
-    without density are refused if they are to be `inside`.
-
-    Raises
-    ------
-    NotConverged
-        If the solution cannot be followed.
+    without density are refused if they are to be `inside`. Raises `NotConverged` if the solution cannot be followed.
     """
     target, share = z, 1.0
     for _ in range(_MOST_STEPS):
@@ -452,12 +447,8 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest:
     """Find the support and the density on it.
 
     The distances of neighbours, in log x, of the search for bands are `spacings`; the next one is used if mass is
-    missing. A band that the walk has not met has at least the mass `lightest`.
-
-    Raises
-    ------
-    NotConverged
-        If the density does not integrate to the mass that the ranks demand, to 1e-6, or a band is too light.
+    missing. A band that the walk has not met has at least the mass `lightest`. Raises `NotConverged` if the density
+    does not integrate to the mass that the ranks demand, to 1e-6, or a band is too light.
     """
     for spacing in spacings:
         try:
@@ -477,10 +468,7 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest:
 def first_law(attempts: Iterable[tuple[_Kind, Sequence[float], float]]) -> tuple[_Kind, Law]:
     """Return the first equations of which `find_law`, with these arguments, finds the law, and that law.
 
-    Raises
-    ------
-    NotConverged
-        That of the last attempt.
+    Raises the `NotConverged` of the last attempt.
     """
     for equations, spacings, lightest in attempts:
         try:

@@ -448,14 +448,9 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The equations have other solutions too. The one that is meant is the only one with an imaginary part of Gamma
         that is positive as a matrix, because the equations map the set of such matrices into itself. Where Newton's
-        method leaves this set, that map is taken instead.
+        method leaves this set, that map is taken instead. Raises `NotConverged` if the fixed point is not found.
 
         Docs, "Correlated inputs", equation (C12).
-
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
         """
         with np.errstate(all="ignore"):
             points = self._approached(z, self._roughly(z).gain, self._rules[1], _TOLERANCE)

@@ -258,12 +258,7 @@ def step_samples(
 
     The offset, the variance of the noise and the classes are as in
     `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual; `ratio` and `own` are as
-    in `StepSamples`.
-
-    Raises
-    ------
-    NotConverged
-        If the teacher varies too fast to be resolved.
+    in `StepSamples`. Raises `NotConverged` if the teacher varies too fast to be resolved.
     """
     known = moments(teacher)
     label_square = 1.0 if classes else known.second_moment

@@ -129,10 +129,7 @@ def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
 def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float, nodes: int = _NODES) -> Residual:
     """Return the law of ``(u, f*(u) - offset + noise)``, as `residual_nodes` does.
 
-    Raises
-    ------
-    NotConverged
-        If the teacher varies too fast to be resolved.
+    Raises `NotConverged` if the teacher varies too fast to be resolved.
     """
     return residual_nodes(teacher, offset, noise_variance, nodes)[0]
 
@@ -145,14 +142,9 @@ def residual_nodes(
 
     The teacher is ``E[y | u]``: the label ``y`` is ``f*(u)``, or with `classes` it is 1 with probability
     ``(1 + f*(u))/2`` and -1 otherwise. The noise is Gaussian, with so many nodes (`noise_nodes`); what is returned of
-    it has shape (nodes,).
+    it has shape (nodes,). Raises `NotConverged` if the teacher varies too fast to be resolved.
 
     Docs, "Convex losses", equation (P1a).
-
-    Raises
-    ------
-    NotConverged
-        If the teacher varies too fast to be resolved.
     """
     u, weight, labels = _resolved(teacher)
     if classes:
@@ -224,12 +216,9 @@ class WeightedSamples:
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
 
-        Docs, "Structured bulk", equation (A6).
+        Raises `NotConverged` if the fixed point is not found.
 
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
+        Docs, "Structured bulk", equation (A6).
         """
         m = -1 / z
         for _ in range(_MAX_STEPS):

@@ -48,7 +48,6 @@ from gradstep.threads import one_thread
 __all__ = ["REMEMBERED", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above", "whole_spectrum"]
 
 Array = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
 
 #: Spectra that are kept: places of a curve may share theirs, and the one without a step.
 REMEMBERED = 32

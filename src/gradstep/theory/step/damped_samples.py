@@ -390,13 +390,6 @@ class DampedSamples:
             return float(self.spectrum.teacher @ (values * self.signal))
         return self.scale * self.linear * float(self.spectrum.teacher @ (values * self.kept))
 
-    def with_gradient(self, values: Array) -> float:
-        """Return ``g^T V theta``."""
-        known = self.spectrum
-        first, kept = float(known.teacher @ self.kept), float(known.share @ (values * self.kept))
-        noise = self.ratio * self.scale * kept * (self.law.square - self.linear**2 * first)
-        return self.linear * self.with_teacher(values) + noise
-
     @cached_property
     def _one(self) -> Array:
         return np.ones_like(self.spectrum.eigenvalue)

@@ -83,22 +83,11 @@ _Parts: TypeAlias = tuple[tuple[float, _Prepared], ...]
 
 
 class _Waiting(NamedTuple):
-    """A problem that waits to be solved.
+    """A problem that waits to be solved."""
 
-    Attributes
-    ----------
-    problem : int
-        Number of the problem.
-    place : tuple of int
-        Place of this description among those over which the prediction is averaged.
-    share : float
-        Weight of this description in the mean.
-    prepared : _Prepared
-    """
-
-    problem: int
-    place: tuple[int, int]
-    share: float
+    problem: int  # Number of the problem.
+    place: tuple[int, int]  # Place of this description among those over which the prediction is averaged.
+    share: float  # Weight of this description in the mean.
     prepared: _Prepared
 
 

@@ -227,20 +227,13 @@ def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Value
 
 
 class _NormKnown(NamedTuple):
-    """Knowledge of a row from its norm, for pairs of groups: one has a larger norm than the other.
+    """Knowledge of a row from its norm, for pairs of groups: one has a larger norm than the other."""
 
-    Attributes
-    ----------
-    above : ndarray, shape (groups,)
-        `norm_offset` of the upper one, and minus that of the lower.
-    offset : ndarray, shape (groups,)
-        What a unit of it adds to `offset`, because a part of the projection is seen to be that of the spike.
-    variance, covariance : ndarray, shape (groups,)
-        `norm_variance` and `norm_covariance`.
-    """
-
-    above: Array
+    above: Array  # `norm_offset` of the upper one, and minus that of the lower, shape (groups,).
+    # What a unit of it adds to `offset`, because a part of the projection is seen to be that of the spike, shape
+    # (groups,).
     offset: Array
+    # Shape (groups,): `norm_variance` and `norm_covariance`.
     variance: Array
     covariance: Array
 

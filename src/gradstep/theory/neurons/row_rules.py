@@ -499,21 +499,13 @@ class _Two(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """A law at points, some of which may have been solved after others.
+    """A law at points, some of which may have been solved after others."""
 
-    Attributes
-    ----------
-    sets : tuple of ndarray
-        The points that were solved together.
-    transform, slope : ndarray, shape (points,)
-        Mean of the resolvent over all directions, and its derivative.
-    between, d_between : ndarray, shape (points, vectors, vectors)
-        The resolvent between the vectors, and its derivative.
-    """
-
-    sets: tuple[Complex, ...]
+    sets: tuple[Complex, ...]  # The points that were solved together.
+    # Shape (points,): mean of the resolvent over all directions, and its derivative.
     transform: Complex
     slope: Complex
+    # Shape (points, vectors, vectors): the resolvent between the vectors, and its derivative.
     between: Complex
     d_between: Complex
 

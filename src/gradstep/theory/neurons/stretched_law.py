@@ -95,21 +95,13 @@ class _Drawn(NamedTuple):
     """Change of the inverse of H in a draw, whose samples have other products with each other.
 
     Docs, "Spread", equation (D14).
-
-    Attributes
-    ----------
-    matrices : ndarray, shape (2, functions, functions)
-        Q and P.
-    middle, d_middle : ndarray, shape (2, points, 2, 2)
-        What stands between two vectors for each of them.
-    pairs : _Vectors
-        The pairs of the coupling.
     """
 
-    matrices: Array
+    matrices: Array  # Q and P, shape (2, functions, functions).
+    # Shape (2, points, 2, 2): what stands between two vectors for each of them.
     middle: Complex
     d_middle: Complex
-    pairs: _Vectors
+    pairs: _Vectors  # The pairs of the coupling.
 
     def of(self, left: _Vectors, right: _Vectors) -> Complex:
         """Return the change between vectors."""

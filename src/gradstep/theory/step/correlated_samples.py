@@ -508,18 +508,11 @@ def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
 
 
 class _Partition(NamedTuple):
-    """A partition without crossings of places in a circle.
+    """A partition without crossings of places in a circle."""
 
-    Attributes
-    ----------
-    together : tuple of tuple of int
-        Its blocks of several places.
-    gaps : tuple of (tuple of int, tuple of int)
-        Blocks of the gaps after the places: those of the complement (Kreweras). Each has the places that are blocks of
-        their own beside the gaps of the block.
-    """
-
-    together: tuple[tuple[int, ...], ...]
+    together: tuple[tuple[int, ...], ...]  # Its blocks of several places.
+    # Blocks of the gaps after the places: those of the complement (Kreweras). Each has the places that are blocks of
+    # their own beside the gaps of the block.
     gaps: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 

@@ -63,27 +63,18 @@ WEAKEST = 1e-60
 
 
 class _Places(NamedTuple):
-    """Where the entries of symmetric matrices are, and the map ``E -> sum X E Y`` among them.
+    """Where the entries of symmetric matrices are, and the map ``E -> sum X E Y`` among them."""
 
-    Attributes
-    ----------
-    row, column : ndarray, shape (entries,)
-    entry : ndarray, shape (rows, rows)
-        The number of each entry.
-    left, right, left_again, right_again : ndarray, shape (entries, entries)
-        Entries of X and of Y, in flat matrices, of which the map is made.
-    twice : ndarray, shape (entries,)
-        One off the diagonal, else zero.
-    """
-
+    # Shape (entries,).
     row: NDArray[np.intp]
     column: NDArray[np.intp]
-    entry: NDArray[np.intp]
+    entry: NDArray[np.intp]  # The number of each entry, shape (rows, rows).
+    # Shape (entries, entries): entries of X and of Y, in flat matrices, of which the map is made.
     left: NDArray[np.intp]
     right: NDArray[np.intp]
     left_again: NDArray[np.intp]
     right_again: NDArray[np.intp]
-    twice: Array
+    twice: Array  # One off the diagonal, else zero, shape (entries,).
 
     @classmethod
     def of(cls, rows: int) -> _Places:
@@ -239,52 +230,30 @@ class DampedPoints:
 
 
 class _SampleSums(NamedTuple):
-    """Sums of the samples beside the vectors of a law, and beside the change along bt.
+    """Sums of the samples beside the vectors of a law, and beside the change along bt."""
 
-    Attributes
-    ----------
-    among : ndarray, shape (points, 2, sums)
-        The resolvent before the change.
-    sides : ndarray, shape (points, sums, 2 rows)
-        As in the law's `_blocks`.
-    """
-
-    among: Complex
-    sides: Complex
+    among: Complex  # The resolvent before the change, shape (points, 2, sums).
+    sides: Complex  # As in the law's `_blocks`, shape (points, sums, 2 rows).
 
 
 class _Vectors(NamedTuple):
-    """Vectors between which a law is known.
+    """Vectors between which a law is known."""
 
-    Attributes
-    ----------
-    mean : ndarray, shape (vectors, directions, classes)
-        The component along each direction that residuals depend on, over that of the direction, with the mean of P.
-    inner : ndarray, shape (vectors, directions, classes)
-        What P is multiplied by in it: P has its mean and a rest.
-    sums : ndarray, shape (vectors,)
-        The part of each along P times the sum of samples in theta.
-    """
-
+    # The component along each direction that residuals depend on, over that of the direction, with the mean of P, shape
+    # (vectors, directions, classes).
     mean: Array
+    # What P is multiplied by in it, shape (vectors, directions, classes): P has its mean and a rest.
     inner: Array
-    sums: Array
+    sums: Array  # The part of each along P times the sum of samples in theta, shape (vectors,).
 
 
 class _Means(NamedTuple):
-    """Means over a sample of some weight times the powers 1 to 3 of the residual.
+    """Means over a sample of some weight times the powers 1 to 3 of the residual."""
 
-    Attributes
-    ----------
-    lowest, next : ndarray, shape (points, 3)
-        Over ``Delta``, and the same times the residual.
-    parts : ndarray, shape (points, 3, rows, rows)
-        Times ``K (1 + Gamma K)^-1``.
-    """
-
+    # Shape (points, 3): over ``Delta``, and the same times the residual.
     lowest: Complex
     next: Complex
-    parts: Complex
+    parts: Complex  # Times ``K (1 + Gamma K)^-1``, shape (points, 3, rows, rows).
 
 
 @dataclass(frozen=True)

@@ -78,21 +78,12 @@ def damped_fluctuations(
 
 @dataclass(frozen=True)
 class _Parts:
-    """Products of the samples of a damped step with each other, and what M has of them.
-
-    Attributes
-    ----------
-    samples : DampedSamples
-    traces : DampedTraces
-    psi : DerivativeMoments
-    e : float
-        ``eta / sqrt(N)``.
-    """
+    """Products of the samples of a damped step with each other, and what M has of them."""
 
     samples: DampedSamples
     traces: DampedTraces
     psi: DerivativeMoments
-    e: float
+    e: float  # ``eta / sqrt(N)``.
 
     @property
     def k(self) -> float:

@@ -47,18 +47,11 @@ class DirectionDraws:
 
 @dataclass(frozen=True)
 class _Jet:
-    """A symmetric function of the changes of two minima: its value, its slopes and its mixed second derivatives.
-
-    Attributes
-    ----------
-    value : float
-    first : ndarray, shape (2,)
-    mixed : ndarray, shape (2, 2)
-    """
+    """A symmetric function of the changes of two minima: its value, its slopes and its mixed second derivatives."""
 
     value: float
-    first: Array
-    mixed: Array
+    first: Array  # Shape (2,).
+    mixed: Array  # Shape (2, 2).
 
     @classmethod
     def product(cls, value: float, slope: Array) -> _Jet:
@@ -122,34 +115,18 @@ def class_draws(samples: DampedSamples, n_step: float, along: Array, across: Arr
 
 
 class _Slopes(NamedTuple):
-    """Derivatives of the minimum of J in its parameters. The units are those in which they change ``theta``.
+    """Derivatives of the minimum of J in its parameters. The units are those in which they change ``theta``."""
 
-    Attributes
-    ----------
-    first : int
-        Number of the parameters of ``bt.omega``, which come first.
-    left : float
-        ``m``, the weight of a sample beside all others.
-    weight : ndarray, shape (parameters,)
-        Slopes of m.
-    along : ndarray, shape (parameters,)
-        Slopes of ``bt.omega``.
-    fitted : ndarray, shape (parameters, classes)
-        Slopes of omega in each class, as a multiple of bt.
-    shared, own : ndarray, shape (parameters, classes)
-        Slopes of ``k`` by m in all directions, and what a parameter takes of it in its own directions.
-    free : ndarray, shape (classes,)
-        Share of these.
-    """
-
-    first: int
-    left: float
-    weight: Array
-    along: Array
-    fitted: Array
+    first: int  # Number of the parameters of ``bt.omega``, which come first.
+    left: float  # ``m``, the weight of a sample beside all others.
+    weight: Array  # Slopes of m, shape (parameters,).
+    along: Array  # Slopes of ``bt.omega``, shape (parameters,).
+    fitted: Array  # Slopes of omega in each class, as a multiple of bt, shape (parameters, classes).
+    # Shape (parameters, classes): slopes of ``k`` by m in all directions, and what a parameter takes of it in its own
+    # directions.
     shared: Array
     own: Array
-    free: Array
+    free: Array  # Share of these, shape (classes,).
 
     @classmethod
     def of(cls, samples: DampedSamples, along: Array, across: Array, free: Array, *, off_teacher: bool) -> _Slopes:

@@ -341,17 +341,11 @@ class _Terms:
     """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in the initial row ``w0``.
 
     Each is a polynomial of the readout.
-
-    Attributes
-    ----------
-    samples : StepSamples
-    psi : DerivativeMoments
-    e, phi0, by_output : float
-        As in `row_fluctuations`.
     """
 
     samples: StepSamples
     psi: DerivativeMoments
+    # As in `row_fluctuations`.
     e: float
     phi0: float
     by_output: float

@@ -93,22 +93,12 @@ class _Form(NamedTuple):
     Docs, "Correlated inputs", equation (C5c).
 
     ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
-
-    Attributes
-    ----------
-    component : float
-        ``bt.C.bt``.
-    along : float
-        ``v.C W C.v / (v.C.v)^2``.
-    norm : float
-        ``|theta|``.
-    trace, with_c, square : float
-        ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
     """
 
-    component: float
-    along: float
-    norm: float
+    component: float  # ``bt.C.bt``.
+    along: float  # ``v.C W C.v / (v.C.v)^2``.
+    norm: float  # ``|theta|``.
+    # ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
     trace: float
     with_c: float
     square: float

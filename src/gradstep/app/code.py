@@ -57,21 +57,11 @@ for place, each in zip(few.axes[0].numbers, few.problems):
 
 @dataclass(frozen=True)
 class Points:
-    """How networks were simulated on the page.
+    """How networks were simulated on the page."""
 
-    Attributes
-    ----------
-    seeds : int
-        Networks at each place; 0 if none were simulated.
-    places : int
-        Places of the axis.
-    d : int
-        Dimension of the networks that stand for infinite ones.
-    """
-
-    seeds: int = 0
-    places: int = _PLACES
-    d: int = 200
+    seeds: int = 0  #: Networks at each place; 0 if none were simulated.
+    places: int = _PLACES  #: Places of the axis.
+    d: int = 200  #: Dimension of the networks that stand for infinite ones.
 
 
 def code_of(

@@ -77,19 +77,12 @@ _AXIS_FIELDS = ("name", "from", "to", "count", "scale")
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter over a range.
+    """One parameter over a range."""
 
-    Attributes
-    ----------
-    name : str
-        A key of `AXES`. Sizes vary as ratios to d, the penalty in the unit of the setting, ``eta`` and ``alpha`` are
-        the coefficient and the exponent of the step size.
-    places : tuple of float
-        Increasing.
-    """
-
+    #: A key of `AXES`. Sizes vary as ratios to d, the penalty in the unit of the setting, ``eta`` and ``alpha`` are the
+    #: coefficient and the exponent of the step size.
     name: str
-    places: tuple[float, ...]
+    places: tuple[float, ...]  #: Increasing.
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], most: int = _MOST_POINTS) -> Self:

@@ -22,14 +22,7 @@ _MOST_STEPS = 20
 
 @dataclass(frozen=True)
 class Training:
-    """How many steps of which optimiser, each on samples of its own or all on the same.
-
-    Attributes
-    ----------
-    steps : int
-    fresh : bool
-    optimiser : str
-    """
+    """How many steps of which optimiser, each on samples of its own or all on the same."""
 
     steps: int = 1
     fresh: bool = True

@@ -66,20 +66,11 @@ _LARGEST_RATIO = 1 - 1e-9
 
 @dataclass(frozen=True, eq=False)
 class WeightedFit:
-    """A fit to the pool that stands for fits to n rows; or G of them, each with a column of all that has M rows.
+    """A fit to the pool that stands for fits to n rows; or G of them, each with a column of all that has M rows."""
 
-    Parameters
-    ----------
-    ratio : float or array, shape (G,)
-        Number of samples over rows of the pool, n / M.
-    weights : array, shape (M,) or (M, G)
-    resolvent : Resolvent, RoundedResolvent or DiagonalResolvent
-        Of the fit with these weights; the second with weights (M, 1), the third for G fits.
-    """
-
-    ratio: Any
-    weights: Array
-    resolvent: Any
+    ratio: Any  #: Number of samples over rows of the pool, n / M; of G fits shape (G,).
+    weights: Array  #: Shape (M,) or (M, G).
+    resolvent: Any  #: Of the fit with these weights; the second with weights (M, 1), the third for G fits.
 
     def columns(self, values: Array) -> Array:
         """Return values of the pool, with a last axis of length one if this fit has columns."""
@@ -365,19 +356,13 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = 
 
 @dataclass(frozen=True, eq=False)
 class RowErrors:
-    """Errors on each row of the pool of fits to n other rows.
-
-    Parameters
-    ----------
-    fit : WeightedFit
-    residuals : array, shape (M, K)
-        Of the weighted fit without the row; multiplied by the root of the row's sample weight.
-    squares : array, shape (M,)
-        Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight.
-    """
+    """Errors on each row of the pool of fits to n other rows."""
 
     fit: WeightedFit
+    #: Of the weighted fit without the row; multiplied by the root of the row's sample weight, shape (M, K).
     residuals: Array
+    #: Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight, shape
+    #: (M,).
     squares: Array
 
     @cached_property

@@ -19,28 +19,15 @@ __all__ = ["Check", "Judged", "Outcome", "Verdict", "median_bound", "points_of"]
 
 @dataclass(frozen=True, eq=False)
 class Judged(Overlay):
-    """One quantity in theory and as measured, at one place of a figure.
-
-    Attributes
-    ----------
-    curve : str
-    place : float or str
-        Place on the horizontal axis, or row of a table.
-    quantity : str
-    allowance : float
-        Relative error of the theory that `reason` explains.
-    reason : str
-        The documented limit of validity behind the allowance.
-    sample : str
-        Name of the measured networks. Comparisons with the same name are not independent. If it is empty, no other
-        comparison uses these networks.
-    """
+    """One quantity in theory and as measured, at one place of a figure."""
 
     curve: str
-    place: float | str
+    place: float | str  #: Place on the horizontal axis, or row of a table.
     quantity: str = "test error"
-    allowance: float = 0.0
-    reason: str = ""
+    allowance: float = 0.0  #: Relative error of the theory that `reason` explains.
+    reason: str = ""  #: The documented limit of validity behind the allowance.
+    #: Name of the measured networks. Comparisons with the same name are not independent. If it is empty, no other
+    #: comparison uses these networks.
     sample: str = ""
 
     def __post_init__(self) -> None:

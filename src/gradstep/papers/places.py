@@ -22,30 +22,17 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """One point of a figure, which shares its networks with other points only if `drawn` says so.
+    """One point of a figure, which shares its networks with other points only if `drawn` says so."""
 
-    Attributes
-    ----------
-    measure : callable
-        Function of a module: ``measure(parameters, seed)`` returns plain numbers or lists of them by name.
-    parameters : mapping
-        Plain values.
-    curve : str
-        Curve that the point belongs to.
-    x : object
-        Place on the horizontal axis.
-    drawn : tuple, optional
-        Label and place that the seeds are drawn for, if these are not `curve` and `x`: places with equal values
-        share their networks.
-    seeds : tuple of int, optional
-        The seeds themselves. A computed value, which needs no random draw, has the single seed zero.
-    """
-
+    #: Function of a module: ``measure(parameters, seed)`` returns plain numbers or lists of them by name.
     measure: Callable[[Settings, int], Mapping[str, Any]]
-    parameters: Settings
-    curve: str
-    x: Any
+    parameters: Settings  #: Plain values.
+    curve: str  #: Curve that the point belongs to.
+    x: Any  #: Place on the horizontal axis.
+    #: Label and place that the seeds are drawn for, if these are not `curve` and `x`: places with equal values share
+    #: their networks.
     drawn: tuple[str, object] | None = None
+    #: The seeds themselves. A computed value, which needs no random draw, has the single seed zero.
     seeds: tuple[int, ...] | None = None
 
     @property

@@ -348,8 +348,8 @@ class _Means(NamedTuple):
     # Shape (batch, groups): the part of the solution for the neurons' squares that is known beforehand. What is left
     # has no negative source.
     shift: Array
-    # What the missing bulk adds to the sources of the errors, less than zero where it takes from them, shape (batch,
-    # nodes + groups).
+    # What the missing bulk adds to the sources of the errors, less than zero where it takes from them, shape
+    # (batch, nodes + groups).
     missing: Array
 
 

@@ -98,53 +98,35 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 @dataclass(frozen=True)
 class Bulk:
-    """Classes of directions off the spike, in which the rows of a group have different variances.
+    """Classes of directions off the spike, in which the rows of a group have different variances."""
 
-    Attributes
-    ----------
-    share : ndarray, shape (classes,)
-        Fraction of the directions; sums to one.
-    profile : ndarray, shape (groups, classes)
-        Variance of a group's rows there over the mean of all directions.
-    teacher : ndarray, shape (special,)
-        Components of the teacher's rest, a unit vector, along the special directions that resolve it. Where features
-        are resolved along a second direction, only of what is orthogonal to that one too, or zero if there is nothing.
-    spike : ndarray, shape (special,)
-        Components of the spike direction along them, a unit vector too (or zero if they are orthogonal to it). The
-        fit relies on both lengths being one.
-    special_profile : ndarray, shape (groups, special)
-        The variances there.
-    pull : ndarray, shape (groups, special)
-        Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to
-        the spike.
-    projection_noise : ndarray, shape (groups,)
-        Variance of the part of a projection that is not due to the row's own component along the spike, in units of
-        the mean variance of all directions.
-    norm_slope : ndarray, shape (groups, special)
-        Slope of the squared norm off the spike with the row's components there. Zero if norms tell nothing of a row.
-    norm_noise : ndarray, shape (groups,)
-        Variance of the part of the norm that is not due to these components.
-    shared_noise : ndarray, shape (groups,)
-        Covariance of that part with the part of a projection that has the variance `projection_noise`. Rows have the
-        mean square one in a direction, also in `norm_slope` and `norm_noise`.
-    second : ndarray, shape (special,)
-        The part of the teacher's rest along a second direction that features are resolved along: its length is the
-        overlap of the two. Zero if features are resolved along the spike only.
-    longest : ndarray, shape (classes,)
-        Part of each class that belongs to the longest directions, where they count; zero otherwise.
-    """
-
-    share: Array
-    profile: Array
+    share: Array  #: Fraction of the directions; sums to one, shape (classes,).
+    profile: Array  #: Variance of a group's rows there over the mean of all directions, shape (groups, classes).
+    #: Shape (special,): components of the teacher's rest, a unit vector, along the special directions that resolve it.
+    #: Where features are resolved along a second direction, only of what is orthogonal to that one too, or zero if
+    #: there is nothing.
     teacher: Array
+    #: Shape (special,): components of the spike direction along them, a unit vector too (or zero if they are orthogonal
+    #: to it). The fit relies on both lengths being one.
     spike: Array
-    special_profile: Array
+    special_profile: Array  #: The variances there, shape (groups, special).
+    #: Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to the
+    #: spike, shape (groups, special).
     pull: Array
+    #: Variance of the part of a projection that is not due to the row's own component along the spike, in units of the
+    #: mean variance of all directions, shape (groups,).
     projection_noise: Array
+    #: Shape (groups, special): slope of the squared norm off the spike with the row's components there. Zero if norms
+    #: tell nothing of a row.
     norm_slope: Array
-    norm_noise: Array
+    norm_noise: Array  #: Variance of the part of the norm that is not due to these components, shape (groups,).
+    #: Shape (groups,): covariance of that part with the part of a projection that has the variance `projection_noise`.
+    #: Rows have the mean square one in a direction, also in `norm_slope` and `norm_noise`.
     shared_noise: Array
+    #: Shape (special,): the part of the teacher's rest along a second direction that features are resolved along: its
+    #: length is the overlap of the two. Zero if features are resolved along the spike only.
     second: Array
+    #: Part of each class that belongs to the longest directions, where they count; zero otherwise, shape (classes,).
     longest: Array
 
     @property

@@ -57,17 +57,10 @@ class LawPoints(NamedTuple):
 
 @dataclass(frozen=True)
 class CorrelatedLaw(RowLaw[LawPoints]):
-    """The covariance of the rows of one readout.
-
-    Attributes
-    ----------
-    samples : CorrelatedSamples
-    strength : float
-        ``t``, the variance that the step adds per unit of ``C S C``.
-    """
+    """The covariance of the rows of one readout."""
 
     samples: CorrelatedSamples
-    strength: float
+    strength: float  #: ``t``, the variance that the step adds per unit of ``C S C``.
 
     @property
     def stretched(self) -> bool:

@@ -143,31 +143,18 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     The equations are solved point by point. So the law may be another at each of the points z of a method: `linear`,
     `root`, `strength` and the ratio of the samples then have a number for each, and a frame has a leading axis.
-
-    Attributes
-    ----------
-    samples : CorrelatedSamples
-    linear : float or ndarray, shape (points,)
-        ``k``, of the readout's sign.
-    root : float or ndarray, shape (points,)
-        ``q``; of rows of one readout it is `linear`.
-    strength : float or ndarray, shape (points,)
-        ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
-    output : ndarray, shape (nodes,), optional
-        Mean of a sample's projection on a second direction that its residual depends on, at the nodes of its law. It is
-        orthogonal to the teacher's and lies in the classes of C as a row does.
-    output_variance : float
-        Variance of that projection there.
-    forms : SampleForms, optional
-        Changes of the products of samples in a draw, for inputs of one eigenvalue and without a second direction.
     """
 
     samples: CorrelatedSamples
-    linear: float | Array
-    root: float | Array
+    linear: float | Array  #: ``k``, of the readout's sign, shape (points,).
+    root: float | Array  #: ``q``; of rows of one readout it is `linear`, shape (points,).
+    #: ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds, shape (points,).
     strength: float | Array
+    #: Shape (nodes,): mean of a sample's projection on a second direction that its residual depends on, at the nodes of
+    #: its law. It is orthogonal to the teacher's and lies in the classes of C as a row does.
     output: Array | None = None
-    output_variance: float = 0.0
+    output_variance: float = 0.0  #: Variance of that projection there.
+    #: Changes of the products of samples in a draw, for inputs of one eigenvalue and without a second direction.
     forms: SampleForms | None = None
 
     @property

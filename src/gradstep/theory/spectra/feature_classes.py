@@ -57,8 +57,8 @@ class _Form(NamedTuple):
     # slopes.
     means: Array
     slopes: Array
-    # Covariance of what rows are free to have along the special directions, off the spike, shape (groups, special,
-    # special).
+    # Covariance of what rows are free to have along the special directions, off the spike, shape
+    # (groups, special, special).
     free: Array
     root: Array  # ``|v|^1/2``, shape (groups + 1,).
     strengths: Array  # Eigenvalues, the largest first, shape (rows,).

@@ -53,46 +53,20 @@ class RowTerms:
 
     Each is a polynomial of the readout. After a damped step the metric P is in the place of C, and means are those of
     `gradstep.theory.step.damped_rows`.
-
-    Attributes
-    ----------
-    psi : DerivativeMoments
-    e : float
-        ``eta / sqrt(N)``.
-    ratio : float
-        ``phi0``.
-    law : Residual
-        Of a sample.
-    residual : float
-        ``r0``, the mean of B over the classes, with the weights of the terms that it is a factor of.
-    products : tuple of float
-        `once`, `twice` and `with_others` of `damped_norm_vector`.
-    along : float
-        The variance of ``<om_0, v>``.
-    beside_spike : tuple of float
-        ``g.C.v``, ``h.C.v``, and both with one more sample between.
-    forms : tuple of float
-        ``g.C.g``, ``g.C.h`` and ``h.C.h``.
-    followed : ndarray, shape (nodes,)
-        The mean of ``r <z, C v>``.
-    beside_sample : list of float
-        The variance of ``y'`` of `higher`, by powers of the readout.
-    between_samples : float
-        The mean square of ``r_mu r_nu`` times the product of two different samples.
     """
 
     psi: DerivativeMoments
-    e: float
-    ratio: float
-    law: Residual
-    residual: float
-    products: tuple[float, float, float]
-    along: float
-    beside_spike: tuple[float, float, float, float]
-    forms: tuple[float, float, float]
-    followed: Array
-    beside_sample: list[float]
-    between_samples: float
+    e: float  #: ``eta / sqrt(N)``.
+    ratio: float  #: ``phi0``.
+    law: Residual  #: Of a sample.
+    residual: float  #: ``r0``, the mean of B over the classes, with the weights of the terms that it is a factor of.
+    products: tuple[float, float, float]  #: `once`, `twice` and `with_others` of `damped_norm_vector`.
+    along: float  #: The variance of ``<om_0, v>``.
+    beside_spike: tuple[float, float, float, float]  #: ``g.C.v``, ``h.C.v``, and both with one more sample between.
+    forms: tuple[float, float, float]  #: ``g.C.g``, ``g.C.h`` and ``h.C.h``.
+    followed: Array  #: The mean of ``r <z, C v>``, shape (nodes,).
+    beside_sample: list[float]  #: The variance of ``y'`` of `higher`, by powers of the readout.
+    between_samples: float  #: The mean square of ``r_mu r_nu`` times the product of two different samples.
 
     @property
     def k(self) -> float:

@@ -140,35 +140,23 @@ class SpikeBeside(NamedTuple):
 class CorrelatedSamples:
     """Averages over the samples of the step.
 
-    Attributes
-    ----------
-    law : Residual
-        Of ``u`` and ``r``.
-    ratio : float
-        ``phi0 = d / n_step``.
-    linear : float
-        ``mu_1* = E u r``.
-    spectrum : Spectrum
-    turn : Turn or None
-        The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
-        `alignment`, `frame`, and the law of the rows along it.
-    own : OwnOutput or None
-        Of an initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
-        teacher.
-    beside : SpikeBeside or None
-        What the spike has beside the teacher's part, if that is not what the gradient has.
-    by_output : ndarray, shape (classes,), or None
-        The mean that the quadratic part of the network's own output gives B in each class. The gradient does not know
-        of it. Docs, "Correlated inputs", equation (C19e).
+    Docs, "Correlated inputs", equation (C19e).
     """
 
-    law: Residual
-    ratio: float
-    linear: float
+    law: Residual  #: Of ``u`` and ``r``.
+    ratio: float  #: ``phi0 = d / n_step``.
+    linear: float  #: ``mu_1* = E u r``.
     spectrum: Spectrum
+    #: The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
+    #: `alignment`, `frame`, and the law of the rows along it.
     turn: Turn | None = None
+    #: Of an initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
+    #: teacher.
     own: OwnOutput | None = None
+    #: What the spike has beside the teacher's part, if that is not what the gradient has.
     beside: SpikeBeside | None = None
+    #: Shape (classes,): the mean that the quadratic part of the network's own output gives B in each class, equation
+    #: (C19e). The gradient does not know of it.
     by_output: Array | None = None
 
     def up_to(self, largest: float) -> CorrelatedSamples:

@@ -99,33 +99,17 @@ PRODUCT_POWERS = np.add.outer(range(3), range(3))
 
 @dataclass(frozen=True)
 class DampedPoints:
-    """The solution at points z, with derivatives in z.
+    """The solution at points z, with derivatives in z."""
 
-    Attributes
-    ----------
-    gain : ndarray, shape (points, rows, rows)
-        ``Gamma``.
-    apart : ndarray, shape (points, classes, 1 + rows, 1 + rows)
-        The inverse with the first row, where the row of y has what P adds to its mean p, and not P.
-    metric : ndarray, shape (classes,)
-        ``p``.
-    inverse : ndarray, shape (2, points, nodes)
-        Real and imaginary parts of ``1 / Delta``.
-    parts : ndarray, shape (points, 3, rows, rows)
-        Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``.
-    sampled : ndarray, shape (nodes, 5)
-        Powers of r at the nodes, with their weights.
-    weights : ndarray, shape (classes,)
-        Of the mean over the classes that is Gamma.
-    """
-
-    gain: Complex
+    gain: Complex  #: ``Gamma``, shape (points, rows, rows).
+    #: The inverse with the first row, where the row of y has what P adds to its mean p, and not P, shape
+    #: (points, classes, 1 + rows, 1 + rows).
     apart: Complex
-    metric: Array
-    inverse: Array
-    parts: Complex
-    sampled: Array
-    weights: Array
+    metric: Array  #: ``p``, shape (classes,).
+    inverse: Array  #: Real and imaginary parts of ``1 / Delta``, shape (2, points, nodes).
+    parts: Complex  #: Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``, shape (points, 3, rows, rows).
+    sampled: Array  #: Powers of r at the nodes, with their weights, shape (nodes, 5).
+    weights: Array  #: Of the mean over the classes that is Gamma, shape (classes,).
 
     def part(self, chosen: slice) -> DampedPoints:
         """Return some of the points, which do not keep the memory of the others."""

@@ -137,26 +137,16 @@ class Directed(NamedTuple):
 
 @dataclass(frozen=True)
 class DampedSamples:
-    """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``.
+    """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``."""
 
-    Attributes
-    ----------
-    plain : CorrelatedSamples
-        The same samples without damping.
-    damping : float
-        ``delta``, finite.
-    turn : Turn or None
-        The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
-        the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
-        `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
-    output : ndarray, shape (classes,), optional
-        With an own output of order one, the part of theta along ``f / |f|`` in each class, if it is not that of the
-        gradient. Of it they know as of the turn.
-    """
-
-    plain: CorrelatedSamples
-    damping: float
+    plain: CorrelatedSamples  #: The same samples without damping.
+    damping: float  #: ``delta``, finite.
+    #: The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
+    #: the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
+    #: `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
     turn: Turn | None = None
+    #: Shape (classes,): with an own output of order one, the part of theta along ``f / |f|`` in each class, if it is
+    #: not that of the gradient. Of it they know as of the turn.
     output: Array | None = None
 
     @cached_property

@@ -57,12 +57,7 @@ def _product(value: Array, slope: Array) -> _Jet:
 
 @dataclass(frozen=True)
 class DampedTraces:
-    """Traces over d, and products with a sample z, over d too.
-
-    Attributes
-    ----------
-    samples : DampedSamples
-    """
+    """Traces over d, and products with a sample z, over d too."""
 
     samples: DampedSamples
 

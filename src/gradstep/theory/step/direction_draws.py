@@ -30,18 +30,11 @@ class DirectionDraws:
     """Numbers of a step that differ between draws.
 
     These are ``bt.theta``, the averages of ``r u``, ``r^2`` and ``r``, and ``|theta|^2``.
-
-    Attributes
-    ----------
-    mean : ndarray, shape (5,)
-    covariance : ndarray, shape (5, 5)
-        To leading order in the number of samples.
-    square_slope : float
-        What ``|theta|^2`` gains for each unit of the average of ``r^2``, if nothing else of the residuals changes.
     """
 
-    mean: Array
-    covariance: Array
+    mean: Array  #: Shape (5,).
+    covariance: Array  #: To leading order in the number of samples, shape (5, 5).
+    #: What ``|theta|^2`` gains for each unit of the average of ``r^2``, if nothing else of the residuals changes.
     square_slope: float
 
 
@@ -76,16 +69,11 @@ class ClassDraws:
 
     The numbers are the sums of ``bt.theta`` in each class, the averages of ``r u``, ``r^2`` and ``r``, and the sums of
     ``|theta|^2`` off bt in each class.
-
-    Attributes
-    ----------
-    covariance : ndarray, shape (numbers, numbers)
-        To leading order in the number of samples.
-    square_slope : ndarray, shape (sums,)
-        What the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals changes.
     """
 
-    covariance: Array
+    covariance: Array  #: To leading order in the number of samples, shape (numbers, numbers).
+    #: What the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals changes, shape
+    #: (sums,).
     square_slope: Array
 
 

@@ -146,38 +146,19 @@ class MeanRow:
     what the samples make of ``b`` besides.
 
     Docs, "Uniform equivalent", equation (E13).
-
-    Attributes
-    ----------
-    taught : ndarray, shape (4,)
-        ``g'``, the gradient without the network's own output.
-    output : ndarray, shape (4,)
-        ``b``.
-    second : ndarray, shape (4,)
-        ``k B b / (sqrt(N) E a^2)``, what the step's linear part adds to the mean of a row for each unit of the squared
-        readout. Zero if the output is small.
-    skewness : float
-        ``E[a^3] / E[a^2]``.
-    slope : float
-        ``mu_1``: the gradient is ``g' - mu_1 b``.
-    gain : float
-        ``e E[sigma']``, what the step adds for each unit of the gradient.
-    unit : float
-        ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``b``.
-    stretch : float
-        Its factor, as the rows are stretched.
-    along_common : bool or None
-        Whether the spike is along the common part of the rows; by default it is where that is the better way.
     """
 
-    taught: Array
-    output: Array
+    taught: Array  #: ``g'``, the gradient without the network's own output, shape (4,).
+    output: Array  #: ``b``, shape (4,).
+    #: Shape (4,): ``k B b / (sqrt(N) E a^2)``, what the step's linear part adds to the mean of a row for each unit of
+    #: the squared readout. Zero if the output is small.
     second: Array
-    skewness: float
-    slope: float
-    gain: float
-    unit: float
-    stretch: float
+    skewness: float  #: ``E[a^3] / E[a^2]``.
+    slope: float  #: ``mu_1``: the gradient is ``g' - mu_1 b``.
+    gain: float  #: ``e E[sigma']``, what the step adds for each unit of the gradient.
+    unit: float  #: ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``b``.
+    stretch: float  #: Its factor, as the rows are stretched.
+    #: Whether the spike is along the common part of the rows; by default it is where that is the better way.
     along_common: bool | None = None
 
     @classmethod

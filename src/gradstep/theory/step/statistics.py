@@ -61,23 +61,12 @@ class CommonRow:
     A row of readout ``a`` has the mean ``a u + (a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)``. The step's linear
     part multiplies ``b`` by a matrix, in proportion to the readout, and the spike ``u`` contains the regression of this
     on the readout. This project. Docs, "Uniform equivalent", equation (E14d).
-
-    Attributes
-    ----------
-    alignment : float
-        ``<v, b> / |b|``.
-    length : float
-        ``|b| / (sqrt(N) E a^2)``.
-    skewness : float
-        ``E[a^3] / E[a^2]``.
-    projection : float
-        Projection of the vector on ``v``.
     """
 
-    alignment: float
-    length: float
-    skewness: float
-    projection: float
+    alignment: float  #: ``<v, b> / |b|``.
+    length: float  #: ``|b| / (sqrt(N) E a^2)``.
+    skewness: float  #: ``E[a^3] / E[a^2]``.
+    projection: float  #: Projection of the vector on ``v``.
 
     def of(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the coefficient of the vector, from a readout and its square or their means."""

@@ -182,28 +182,15 @@ class WeightedSamples:
 
     The equations are solved point by point. So the ratio may be another at each of the points z of a method, and a
     frame then has a leading axis for them.
-
-    Attributes
-    ----------
-    law : Residual
-    weight : ndarray, shape (nodes,)
-        ``omega`` at the nodes of the law.
-    ratio : float or ndarray, shape (points,)
-        ``phi0 = d / n_step``.
-    output : ndarray, shape (nodes,), optional
-        Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions.
-    output_variance : float
-        Variance of that projection there.
-    forms : SampleForms, optional
-        Changes of the products of samples in a draw, without such a direction.
     """
 
     law: Residual
-    weight: Array
-    ratio: float
+    weight: Array  #: ``omega`` at the nodes of the law, shape (nodes,).
+    ratio: float  #: ``phi0 = d / n_step``, shape (points,).
+    #: Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions, shape (nodes,).
     output: Array | None = None
-    output_variance: float = 0.0
-    forms: SampleForms | None = None
+    output_variance: float = 0.0  #: Variance of that projection there.
+    forms: SampleForms | None = None  #: Changes of the products of samples in a draw, without such a direction.
 
     def ask(self, z: Complex, frame: Array, *, powers: bool) -> Computation[tuple[Any, ...]]:
         """Ask for `transform`, its slope, `resolvent` and `with_powers` (if wanted), with those of other samples."""

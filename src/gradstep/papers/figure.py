@@ -202,7 +202,6 @@ def run_figures(
 
     Parameters
     ----------
-    figures : sequence of Figure
     preset : {"quick", "standard", "paper"}
     finish : callable
         Called with each finished figure; what it returns is yielded. It runs in a separate thread, like the theory,

@@ -132,7 +132,6 @@ def minimise(
     ----------
     function : callable
         Takes points of shape (m, coordinates); positive, smooth, and defined two spacings beyond the box.
-    axes : sequence of Axis
     scanned : callable, optional
         The same function, off by far less than valleys are deep: it is scanned instead, where that takes less time.
     tolerance : float
@@ -141,10 +140,6 @@ def minimise(
         Relative difference of values that counts as none.
     nothing_left : str
         Advice where a value is not positive.
-
-    Returns
-    -------
-    Minimum
 
     Raises
     ------

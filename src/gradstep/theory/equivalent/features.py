@@ -294,8 +294,6 @@ def conditional_features(
 
     Parameters
     ----------
-    activation, teacher : ScalarFunction
-    groups : Groups
     alignment : float
         Overlap of the spike direction with the teacher.
     refine : float
@@ -307,10 +305,6 @@ def conditional_features(
         those along a second direction on either side of the teacher's kinks.
     overlap : float
         Overlap of a second direction, which is resolved too, with the teacher's rest. Zero if there is none.
-
-    Returns
-    -------
-    ConditionalFeatures
 
     Raises
     ------

@@ -208,7 +208,6 @@ def stepped_networks(
 
     Parameters
     ----------
-    problem : Problem
     rows, bulk, refine
         As in `gradstep.predict`.
     constant : float, optional
@@ -227,10 +226,6 @@ def stepped_networks(
         As in `gradstep.theory.neurons.bulk.bulk_law`.
     classes : bool, optional
         As in `gradstep.theory.step.statistics.step_statistics`.
-
-    Returns
-    -------
-    tuple of (float, SteppedNetwork)
 
     Raises
     ------

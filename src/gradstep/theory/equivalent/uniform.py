@@ -529,10 +529,6 @@ def solve(
     tolerance : float
         Largest true residual of the fixed point.
 
-    Returns
-    -------
-    UniformSolution
-
     Raises
     ------
     NotConverged

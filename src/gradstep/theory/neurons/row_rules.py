@@ -184,7 +184,6 @@ def resolved_law(
 
     Parameters
     ----------
-    law : CorrelatedLaw, DampedLaw or StretchedLaw
     frame : ndarray
         The vectors, as columns, in the terms of the law: the spike, the teacher's rest and perhaps others.
     refine : float
@@ -209,10 +208,6 @@ def resolved_law(
         It has the components of the others.
     longest : Longest, optional
         Which directions count as the longest. The rules know the law at the poles of their part, too.
-
-    Returns
-    -------
-    ResolvedLaw
 
     Raises
     ------

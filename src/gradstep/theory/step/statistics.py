@@ -331,10 +331,6 @@ def step_statistics(
         too, and with residuals of which no one is larger than the largest of a typical step. Docs, "Spectra", equation
         (Z5).
 
-    Returns
-    -------
-    StepStatistics
-
     Raises
     ------
     InvalidInput

@@ -216,8 +216,8 @@ def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], 
 def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Prediction | GradstepError]:
     """Predict what can be of a batch: a problem that has no prediction has the error that says why in its place.
 
-    They are in the order given. If `some` is true and there is no prediction at all, the first error is raised. Raises
-    `InvalidInput` if one of them is no `Problem`.
+    The results are in the order given. If `some` is true and there is no prediction at all, the first error is raised.
+    Raises `InvalidInput` if one of them is no `Problem`.
     """
     for problem in problems:
         check_problem(problem)

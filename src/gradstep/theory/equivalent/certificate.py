@@ -143,8 +143,8 @@ def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
     the fixed point sees neither.
 
-    The two are `loss` and `on_shell`, and `label_power` is ``E y^2``. Raises `NotConverged` if the two differ, or
-    exceed the bound, by more than rounding.
+    The first of these is `loss`, the second `on_shell`, and `label_power` is ``E y^2``. Raises `NotConverged` if
+    the two differ, or exceed the bound, by more than rounding.
     """
     allowed = ON_SHELL * np.maximum(np.abs(loss), NOTHING) + LABEL_ROUNDING * label_power
     apart = np.maximum(np.abs(loss - on_shell), loss - label_power)

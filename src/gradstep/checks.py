@@ -61,16 +61,8 @@ def is_infinite(value: object) -> bool:
 def integer(field: str, value: object, low: int, high: int | None = None, *, allowed: str = "") -> int:
     """Return an integer from `low` to `high`.
 
-    Parameters
-    ----------
-    field : str
-        For the message.
-    value : object
-        The value to check.
-    low, high : int
-        Smallest and largest that is allowed; without `high` there is no largest.
-    allowed : str, optional
-        The allowed values in words, if the message should say more than the two ends.
+    The field is for the message, and so are the allowed values in words, if it should say more than the two ends.
+    Without `high` there is no largest value.
     """
     if not is_integer(value) or value < low or (high is not None and value > high):
         ends = f">= {low}" if high is None else f"from {low} to {high}"
@@ -92,16 +84,8 @@ def real(
 ) -> float:
     """Return a number that is not nan as a float.
 
-    Parameters
-    ----------
-    field : str
-        For the message.
-    value : object
-        The value to check.
-    allowed : str
-        The allowed values in words, for the message.
-    within : callable, optional
-        Whether a number is allowed; without it all are, infinities included.
+    The field is for the message, and so are the allowed values in words. All numbers are allowed, infinities included,
+    or those of which `within` says so.
     """
     try:
         number = float(value) if is_real(value) else math.nan

@@ -27,9 +27,7 @@ def available_cores() -> int:
 def check_directory() -> None:
     """Refuse to start processes from a working directory that was deleted: they would begin there.
 
-    Raises
-    ------
-    InvalidInput
+    Raises `InvalidInput`.
     """
     try:
         os.getcwd()

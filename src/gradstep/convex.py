@@ -54,10 +54,6 @@ class Proximal(NamedTuple):
 class ConvexFunction(Protocol):
     """A convex function of one variable, as losses and penalties are."""
 
-    @property
-    def differentiable(self) -> bool:
-        """Whether the derivative has no jump."""
-
     def value(self, x: ArrayLike) -> Array:
         """Return the function elementwise."""
 
@@ -92,11 +88,6 @@ class PiecewiseQuadratic:
     kinks: tuple[float, ...]
     slopes: tuple[float, ...]
     curvatures: tuple[float, ...]
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether the derivative has no jump."""
-        return all(math.isclose(left, right, abs_tol=1e-12) for left, right in self._sides())
 
     def _sides(self) -> list[tuple[float, float]]:
         """Derivative on the left and on the right of each kink."""
@@ -175,11 +166,6 @@ class Smooth:
     singular: Callable[..., Complex]
     parameters: tuple[float, ...] = ()
 
-    @property
-    def differentiable(self) -> bool:
-        """True."""
-        return True
-
     def value(self, x: ArrayLike) -> Array:
         """Return the function elementwise."""
         return np.asarray(self.function(np.asarray(x, dtype=np.float64), *self.parameters))
@@ -199,10 +185,7 @@ class Smooth:
     def proximal(self, u: Array, v: Array) -> Proximal:
         """Return the proximal point by Newton's method, kept inside a bracket that it narrows.
 
-        Raises
-        ------
-        NotConverged
-            If a point cannot be found within rounding.
+        Raises `NotConverged` if a point cannot be found within rounding.
         """
 
         def first(x: Array) -> Array:

@@ -103,10 +103,8 @@ def draw_curve(
 ) -> Picture:
     """Draw a curve; see `gradstep.curves.Curve.plot`.
 
-    Raises
-    ------
-    InvalidInput
-        On an unknown quantity or reference, on more curves than a figure can show, and on what a look does not allow.
+    Raises `InvalidInput` on an unknown quantity or reference, on more curves than a figure can show, and on what a look
+    does not allow.
     """
     check_drawable(curve.grid)
     named = [quantities] if isinstance(quantities, str) else quantities

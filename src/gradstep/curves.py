@@ -384,11 +384,7 @@ def curve(
 def with_lines(found: Curve, report: Report | None = None) -> Curve:
     """Return a curve with the theory between its places, for the lines and contours of a figure.
 
-    Parameters
-    ----------
-    found : Curve
-    report : callable, optional
-        Called with the number of problems predicted, that of all, and a note.
+    The report is called with the number of problems predicted, that of all, and a note.
     """
     x = found.axes[found.grid.across]
     if x.numbers is None or len(x.values) == 1:

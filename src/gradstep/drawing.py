@@ -85,22 +85,9 @@ DARK = Ink("#e4e6ec", "#3c414d")
 def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Picture:
     """Draw panels as one figure.
 
-    Parameters
-    ----------
-    panels : sequence of Panel
-        At least one.
-    title : str, optional
-        Title above them.
-    note : str, optional
-        Lines of small print below them.
-    dark : bool, optional
-        Light ink for a dark page.
-
-    Returns
-    -------
-    Picture
-        Unknown to pyplot until `gradstep.picture.offer` hands it over. The background is white, or transparent for a
-        dark page.
+    There is at least one panel. The title stands above them and the note, lines of small print, below. A `dark` page
+    has light ink and a transparent background, which otherwise is white. The picture is unknown to pyplot until
+    `gradstep.picture.offer` hands it over.
     """
     ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)

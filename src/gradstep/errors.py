@@ -136,10 +136,7 @@ class NotConverged(GradstepError, RuntimeError):  # noqa: N818
 def within_range(work: str) -> Iterator[None]:
     """Turn what linear algebra and arithmetic raise on numbers out of range into `NotConverged`; also a decorator.
 
-    Parameters
-    ----------
-    work : str
-        The work that is being done, for the message.
+    The work that is being done is for the message.
     """
     try:
         yield

@@ -109,10 +109,7 @@ class Axis:
     def dense(self, count: int | None = None) -> Axis:
         """Return the axis with many more values between its finite ends, its own among them.
 
-        Parameters
-        ----------
-        count : int, optional
-            How many; an axis that has as many stays what it is.
+        An axis that has as many as `count` values stays what it is.
         """
         numbers = self.finite
         low, high = min(numbers), max(numbers)

@@ -95,10 +95,7 @@ class EstimatedInputs(Inputs):
     def link(self) -> str:
         """The teacher as a formula: the constant, the linear part, and what is more than two standard errors.
 
-        Raises
-        ------
-        InvalidInput
-            If there were no labels, or nothing of them is linear.
+        Raises `InvalidInput` if there were no labels, or nothing of them is linear.
         """
         if not self.coefficients:
             raise InvalidInput("y", None, "labels that linear predictions follow: there is no link without")

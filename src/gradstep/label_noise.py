@@ -23,16 +23,10 @@ def with_label_noise(
 ) -> _Value:
     """Return a quantity of a prediction or of networks, with label noise in both errors or in neither.
 
-    Parameters
-    ----------
-    quantity : str
-        What is no error is as it was.
-    problem : Problem
-    value_of : callable
-        Returns a quantity by its name, for instance an array with a value for each network.
-    label_noise : {"both", "neither", None}
-        None for the quantity as it is. With the noise the test error is that of predicting a noisy label. Without it
-        the training error is `noiseless_training_error`.
+    What is no error is as it was. `value_of` returns a quantity by its name, for instance an array with a value for
+    each network. The noise is in ``"both"`` errors or in ``"neither"``, and None is for the quantity as it is. With the
+    noise the test error is that of predicting a noisy label. Without it the training error is
+    `noiseless_training_error`.
     """
     value = value_of(quantity)
     if quantity == "test_error" and label_noise == "both":
@@ -50,13 +44,8 @@ def noiseless_training_error(problem: Problem, train_error: _Value, degrees_of_f
     :math:`E_{\text{train}}-\sigma^2(1-2\operatorname{tr}H/n)`. The identity holds for every drawn network, too: with
     its own training error and degrees of freedom the expectation is the same.
 
-    Parameters
-    ----------
-    problem : Problem
-    train_error : float or ndarray
-        Mean square on the labels with their noise.
-    degrees_of_freedom : float or ndarray
-        Trace of the hat matrix; per dimension in the proportional limit.
+    The training error is the mean square on the labels with their noise, and `degrees_of_freedom` is the trace of the
+    hat matrix, per dimension in the proportional limit.
     """
     samples = problem.ratio("n") if problem.is_limit else problem.real_sizes().n
     return train_error - problem.noise**2 * (1 - 2 * degrees_of_freedom / samples)

@@ -56,16 +56,8 @@ class Labels:
     def draw(self, u: Any, normals: Any) -> Any:
         """Return labels.
 
-        Parameters
-        ----------
-        u : array, shape (rows,) or (rows, k)
-            The teacher's input; of any array library if the labels are real, of NumPy if they are classes.
-        normals : array, shape (rows,)
-            Independent standard normals.
-
-        Returns
-        -------
-        array
+        The teacher's input, shape (rows,) or (rows, k), is of any array library if the labels are real, of NumPy if
+        they are classes. The independent standard normals have shape (rows,).
         """
         mean = self.mean(u)
         return np.where(2 * ndtr(normals) < 1 + mean, 1.0, -1.0) if self.binary else mean + self.noise * normals
@@ -78,23 +70,9 @@ class Labels:
 def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) -> Labels:
     """Return the law of the labels of a problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        Gives the teacher ``f*`` and the noise.
-    channel : {"real", "sign", "logistic"}
-        See `Labels`. ``"logistic"`` has no noise of its own.
-    flip : float
-        Probability in [0, 1/2) that a class is replaced by the other one.
-
-    Returns
-    -------
-    Labels
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
+    The problem gives the teacher ``f*`` and the noise. Channels are those of `Labels`; ``"logistic"`` has no noise of
+    its own. A class is replaced by the other one with the probability `flip`, in [0, 1/2). Raises `InvalidInput` on an
+    unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
     """
     check_problem(problem)
     one_of("channel", channel, ("real", "sign", "logistic"))

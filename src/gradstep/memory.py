@@ -89,17 +89,9 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
     Unlike `functools.lru_cache` it bounds their memory, not their number: results may differ a thousandfold in size.
     And it is of many results that may have work in common: it yields those for some sets of arguments, in any order.
 
-    Parameters
-    ----------
-    most : float
-        Bytes that all results kept may take together; a larger result is returned and not kept.
-    size : callable
-        Returns the bytes that a result takes.
-
-    Returns
-    -------
-    callable
-        A decorator for functions of a sequence of sets of hashable arguments, which yield these with their results.
+    All results kept may take `most` bytes together; a larger result is returned and not kept. The bytes that a result
+    takes are what `size` returns. The decorator is for functions of a sequence of sets of hashable arguments, which
+    yield these with their results.
     """
     return lambda function: Remembered(function, most, size)
 
@@ -107,19 +99,8 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
 def check_fits(width: int, needed: float, sizes: str, available: float | None = None) -> None:
     """Refuse a width for which the largest arrays do not fit in memory together.
 
-    Parameters
-    ----------
-    width : int
-    needed : float
-        Bytes.
-    sizes : str
-        The purpose of the memory, in words.
-    available : float, optional
-        Bytes that there are; by default those of the machine.
-
-    Raises
-    ------
-    InvalidInput
+    The arrays need so many bytes, of those available: by default those of the machine. `sizes` says in words what the
+    memory is for. Raises `InvalidInput`.
     """
     available = _of_machine() if available is None else available
     if needed > available:

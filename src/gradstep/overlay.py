@@ -53,14 +53,7 @@ class Overlay:
     def of(cls, theory: ArrayLike, values: ArrayLike, axis: int = 0) -> Self:
         """Lay theory over the values of single networks.
 
-        Parameters
-        ----------
-        theory : array_like
-            Predicted value.
-        values : array_like
-            One value for each network; nan where it is not defined.
-        axis : int
-            Axis of the networks.
+        There is one value for each network, along the axis, or nan where it is not defined.
         """
         return cls(np.asarray(theory, dtype=np.float64)[()], *mean_and_error(values, axis))
 
@@ -95,10 +88,7 @@ class Overlay:
     def z_beyond(self, allowance: ArrayLike) -> Any:
         """Return z of that part of the difference which exceeds an allowance.
 
-        Parameters
-        ----------
-        allowance : array_like
-            Error of the theory that is known and granted, as a share of its size.
+        The allowance is the error of the theory that is known and granted, as a share of its size.
         """
         given = (self.theory, self.mean, self.standard_error, self.seeds, allowance)
         theory, mean, error, seeds, granted = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
@@ -117,16 +107,7 @@ class Overlay:
 def mean_and_error(values: ArrayLike, axis: int = 0) -> tuple[Any, Any, Any]:
     """Return the mean of independent values, its standard error, and how many there are; nan is no value.
 
-    Parameters
-    ----------
-    values : array_like
-    axis : int
-        Axis along which to average.
-
-    Returns
-    -------
-    mean, standard_error, count : ndarray, or scalars for values along one axis
-        The standard error is nan where there are fewer than two values, the mean where there is none.
+    The standard error is nan where there are fewer than two values along the axis, the mean where there is none.
     """
     values = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(values)
@@ -141,17 +122,8 @@ def mean_and_error(values: ArrayLike, axis: int = 0) -> tuple[Any, Any, Any]:
 def normal_score(t: ArrayLike, freedom: ArrayLike) -> NDArray[np.float64]:
     """Return the value at which the standard normal law has the tail probability that Student's law has at `t`.
 
-    Parameters
-    ----------
-    t : array_like
-        Finite; nan stays nan.
-    freedom : array_like
-        Degrees of freedom, at least one; broadcasts against `t`.
-
-    Returns
-    -------
-    ndarray
-        The scores have the sign of `t` and are not larger in size: three standard errors of four networks give 1.9.
+    Here `t` is finite, or nan, which stays nan. It broadcasts against the degrees of freedom, at least one. The scores
+    have the sign of `t` and are not larger in size: three standard errors of four networks give 1.9.
     """
     t, freedom = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
     size = np.abs(t)

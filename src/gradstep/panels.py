@@ -51,12 +51,7 @@ class Points:
     def measured(cls, x: Iterable[float], values: Iterable[ArrayLike], label: str, regime: str) -> Self:
         """Return means over seeds with their standard errors.
 
-        Parameters
-        ----------
-        x : iterable of float
-        values : iterable of array_like
-            Of each place, a value for each seed.
-        label, regime : str
+        Of each place there is a value for each seed.
         """
         means, errors, _ = zip(*map(mean_and_error, values), strict=True)
         return cls([float(v) for v in x], [*map(float, means)], [*map(float, errors)], label, regime)

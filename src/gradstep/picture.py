@@ -28,12 +28,8 @@ class Picture(Figure):
         """Show nothing if the cell has shown this picture already.
 
         A notebook shows the value of a cell and then, when the cell has ended, all figures that are open in pyplot. The
-        second of the two is left out here.
-
-        Raises
-        ------
-        NotImplementedError
-            This asks IPython to show the picture in the format that its settings name.
+        second of the two is left out here. Raises `NotImplementedError`: this asks IPython to show the picture in the
+        format that its settings name.
         """
         again = self._shown and _is_open(self)
         self._shown = not again and _is_open(self)
@@ -46,14 +42,6 @@ def offer(picture: Picture) -> Picture:
 
     It is in use where it has been imported, and in a notebook, which shows the figures of pyplot at the end of a cell.
     Elsewhere a script that never asks for pyplot gets neither windows nor figures that stay open.
-
-    Parameters
-    ----------
-    picture : Picture
-
-    Returns
-    -------
-    Picture
     """
     if "ipykernel" in sys.modules:
         import matplotlib.pyplot  # noqa: F401

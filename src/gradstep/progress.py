@@ -20,17 +20,8 @@ _LINES, _PICTURES = 5.0, 0.3
 def progress(unit: str, *, lines: bool = True) -> Iterator[Report]:
     """Show progress on standard error: a bar on a terminal or in a notebook, otherwise a line now and then.
 
-    Parameters
-    ----------
-    unit : str
-        What is counted.
-    lines : bool, optional
-        Whether to print lines such as ``3/12 problems`` where there is no place for a bar.
-
-    Yields
-    ------
-    callable
-        To be called with the number done, the number of all and a note.
+    The `unit` is what is counted. What it yields is to be called with the number done, the number of all and a note.
+    Without `lines`, such as ``3/12 problems``, nothing is printed where there is no place for a bar.
     """
     if sys.stderr.isatty() or "ipykernel" in sys.modules:
         yield from _bar(unit)

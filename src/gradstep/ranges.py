@@ -51,25 +51,13 @@ _POWERS = (
 def values_of(name: str, given: object) -> tuple[Any, ...]:
     """Return the values of a parameter: of text the list or the range that it says, of a list what is in it.
 
-    Parameters
-    ----------
-    name : str
-        Name of the parameter of a problem, in any convention.
-    given : object
-        One value, an iterable of values, or text: values between commas, each a value or a range. A range is
-        ``"500:4000:12"`` (12 values, evenly spaced, both ends included) or ``"1e-4:1e2:log7"`` (7 values, evenly spaced
-        in the logarithm). Sizes and penalties may be multiples of the dimension (``"0.5d:4d:8"``), step sizes powers of
-        the width (``"0,1,N^0.5"``, ``"N^0:0.5:11"``). Activations and teachers are names or formulas between commas.
+    What is given is one value, an iterable of values, or text: values between commas, each a value or a range. A range
+    is ``"500:4000:12"`` (12 values, evenly spaced, both ends included) or ``"1e-4:1e2:log7"`` (7 values, evenly spaced
+    in the logarithm). Sizes and penalties may be multiples of the dimension (``"0.5d:4d:8"``), step sizes powers of the
+    width (``"0,1,N^0.5"``, ``"N^0:0.5:11"``). Activations and teachers are names or formulas between commas.
 
-    Returns
-    -------
-    tuple
-        At least one value, none twice: numbers, `Proportional`, `Step`, or text where text is meant.
-
-    Raises
-    ------
-    InvalidInput
-        On text that is none of these, on an empty list, and on more than `MOST_VALUES` values.
+    At least one value is returned, and none twice: numbers, `Proportional`, `Step`, or text where text is meant. Raises
+    `InvalidInput` on text that is none of these, on an empty list, and on more than `MOST_VALUES` values.
     """
     if isinstance(given, str):
         values = _written(name, given)
@@ -207,10 +195,7 @@ def _readout(text: str) -> dict[float, float]:
 def parse_seeds(text: str, least: int = 1) -> int | tuple[int, ...]:
     """Read how many seeds (``"16"``), not below the least number, or the seeds themselves (``"3,7,11"``).
 
-    Raises
-    ------
-    InvalidInput
-        On anything else.
+    Raises `InvalidInput` on anything else.
     """
     allowed = f"an integer in [{least}, {_MOST_SEEDS}], or distinct integers in [0, 2**32) such as 3,7,11"
     pieces = [piece.strip() for piece in text.split(",")]

@@ -26,12 +26,8 @@ _DESCRIPTOR = re.compile(r"(?P<stdin>/dev/stdin)|/(?:dev|proc/self)/fd/(?P<numbe
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file, or of what comes through a descriptor such as ``/dev/stdin``.
 
-    Raises
-    ------
-    OSError
-        If it cannot be opened or read.
-    ValueError
-        If it is no plain file and no open descriptor, no TOML, or more than 16 MiB.
+    Raises `OSError` if it cannot be opened or read. Raises `ValueError` if it is no plain file and no open descriptor,
+    no TOML, or more than 16 MiB.
     """
     with open(_opened(path, inherited=True), "rb") as file:
         content = file.read(_MOST_BYTES + 1)
@@ -58,10 +54,7 @@ def _opened(path: Path, *, inherited: bool = False) -> int:
 def parsed_toml(text: str) -> dict[str, Any]:
     """Return the tables of TOML text.
 
-    Raises
-    ------
-    ValueError
-        If it is no TOML.
+    Raises `ValueError` if it is no TOML.
     """
     try:
         return tomllib.loads(text, parse_float=_number)
@@ -79,12 +72,7 @@ def _number(text: str) -> float:
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file. Nothing but a plain file is read: a named pipe would be waited for.
 
-    Raises
-    ------
-    OSError
-        If it cannot be opened or read.
-    ValueError
-        If it is no plain file, or no JSON.
+    Raises `OSError` if it cannot be opened or read. Raises `ValueError` if it is no plain file, or no JSON.
     """
     with open(_opened(path), encoding="utf-8") as file:
         try:

@@ -14,18 +14,8 @@ __all__ = ["readout_polynomials"]
 def readout_polynomials(law: Readout, values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
     """Return the polynomials that are orthonormal under the readout's law.
 
-    Parameters
-    ----------
-    law : Readout
-        Gaussian (then these are Hermite polynomials), or a vocabulary of values.
-    values : ndarray, shape (k,)
-        Where to evaluate; for a vocabulary these are its values.
-    degree : int
-        Highest degree; a vocabulary has at most as many polynomials as values.
-
-    Returns
-    -------
-    ndarray, shape (degrees, k)
+    Of a Gaussian law these are Hermite polynomials. For a vocabulary the values, shape (k,), are its own, and there are
+    at most as many polynomials. They have shape (degrees, k).
     """
     if law.kind == "gaussian":
         return np.asarray(hermite_values(values, degree))

@@ -78,21 +78,8 @@ def at_dimension(value: float | Proportional, d: float) -> float:
 def read_size(name: str, value: Any) -> Any:
     """Return a size or penalty that is given as text as what it says; other values are returned as they are.
 
-    Parameters
-    ----------
-    name : str
-        Name of the parameter, for the message.
-    value : object
-        Text is a number (``"300"``, ``"inf"``) or a multiple of the dimension (``"1.5d"``, ``"d/64"``).
-
-    Returns
-    -------
-    float, Proportional or object
-
-    Raises
-    ------
-    InvalidInput
-        On text that is neither.
+    The name is for the message. Text is a number (``"300"``, ``"inf"``) or a multiple of the dimension (``"1.5d"``,
+    ``"d/64"``). Raises `InvalidInput` on text that is neither.
     """
     if isinstance(value, Mapping) and set(value) == {"per_d"}:
         try:
@@ -117,10 +104,7 @@ def read_size(name: str, value: Any) -> Any:
 def extent(name: str, value: object, d: float) -> int | Proportional:
     """Return a size as a problem holds it: proportional to `d` if that is infinite, and otherwise an integer.
 
-    Raises
-    ------
-    InvalidInput
-        On a size of the other kind, and on what is none.
+    Raises `InvalidInput` on a size of the other kind, and on what is none.
     """
     value = read_size(name, value)
     if isinstance(value, Proportional):

@@ -38,14 +38,8 @@ class Sources:
     def of(cls, theory: ArrayLike, expected: ArrayLike, drawn: ArrayLike, axis: int = -1) -> Self:
         """Split the difference between networks and theory.
 
-        Parameters
-        ----------
-        theory : array_like
-            Predicted values; nan where there is none.
-        expected, drawn : array_like
-            Expected and measured values, one for each network; the same networks in both.
-        axis : int
-            Axis of the networks.
+        Theory is nan where there is none. Expected and measured values are of the same networks, one for each along the
+        axis.
         """
         expected, drawn = np.asarray(expected, dtype=np.float64), np.asarray(drawn, dtype=np.float64)
         # Both parts add up to the whole difference only if they are about the same networks.
@@ -57,11 +51,8 @@ class Sources:
     def columns(self) -> dict[str, Any]:
         """Return the difference of each part as a share of the theory, its standard error and its z.
 
-        Returns
-        -------
-        dict
-            ``rows_difference``, ``rows_error``, ``rows_z``, ``fit_difference``, ``fit_error`` and ``fit_z``, each of
-            the shape of the theory. Differences and errors are nan where the theory is zero.
+        The columns are ``rows_difference``, ``rows_error``, ``rows_z``, ``fit_difference``, ``fit_error`` and
+        ``fit_z``, each of the shape of the theory. Differences and errors are nan where the theory is zero.
         """
         size = np.abs(np.asarray(self.rows.theory, dtype=np.float64))
         size = np.where(size > 0, size, np.nan)

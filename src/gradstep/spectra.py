@@ -257,13 +257,7 @@ def _measured(network: Network, of: str) -> Array:
 def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]:
     """Return the density of the singular values, with one line for each band; the first line has the label.
 
-    Parameters
-    ----------
-    law : Law
-        Law of the eigenvalues.
-    label, regime : str
-    share : float
-        What the density is normalised to where zeros are not counted.
+    The law is that of the eigenvalues. The density is normalised to `share` where zeros are not counted.
     """
     lines = []
     for place, band in enumerate(law.bands):

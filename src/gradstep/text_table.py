@@ -60,11 +60,8 @@ class Table:
     def lines(self, width: int | None = None) -> list[str]:
         """Return aligned columns under their header.
 
-        Parameters
-        ----------
-        width : int, optional
-            Characters of a line. Headers that do not fit are broken between words, columns come closer if they then
-            fit, and those that do not stand in a block of their own below, each with the index.
+        Headers that do not fit into `width` characters are broken between words, columns come closer if they then fit,
+        and those that do not stand in a block of their own below, each with the index.
         """
         table = replace(self.merged(), header=[in_words(name) for name in self.header])
         if width is None or sum(table.widths) + _GAP * (len(table.header) - 1) <= width:
@@ -127,10 +124,7 @@ def number(value: float, digits: int = 6) -> str:
 def measured(mean: float, error: float) -> tuple[str, str]:
     """Return a mean to the last digit that its standard error has, and that error to two digits.
 
-    Parameters
-    ----------
-    mean, error : float
-        A standard error that is zero or not a number leaves the mean six digits.
+    A standard error that is zero or not a number leaves the mean six digits.
     """
     digits = 6
     if mean and math.isfinite(mean) and 0 < error < math.inf:

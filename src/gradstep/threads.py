@@ -78,13 +78,8 @@ def _use(library: Any, number: int) -> bool:
 def threads_for_products(rows: int, inputs: int, width: int) -> AbstractContextManager[None]:
     """Let BLAS use one thread inside where the products of a network are small, and leave it its threads otherwise.
 
-    Parameters
-    ----------
-    rows : int
-        Largest number of samples in one product.
-    inputs, width : int
-        Dimension ``d`` of the inputs and number ``N`` of neurons: inputs (rows, d) meet weights (d, N), and features
-        (rows, N) each other.
+    The largest number of samples in one product is `rows`: inputs (rows, d) meet weights (d, N), and features (rows, N)
+    each other.
     """
     largest = rows * width * max(inputs, min(rows, width))
     return one_thread() if largest < _PRODUCT else nullcontext()
@@ -93,9 +88,6 @@ def threads_for_products(rows: int, inputs: int, width: int) -> AbstractContextM
 def threads_for_factorisation(order: int) -> AbstractContextManager[None]:
     """Let BLAS use one thread inside where a matrix to be factorised is small, and leave it its threads otherwise.
 
-    Parameters
-    ----------
-    order : int
-        Rows or columns of the matrix, whichever are fewer.
+    Its rows or columns, whichever are fewer, are `order`.
     """
     return one_thread() if order < _ORDER else nullcontext()

@@ -56,24 +56,14 @@ _PLAIN = {"||": "‖", "<=": "≤", ">=": "≥", "inf": "∞", "sqrt": "√", "-
 
 
 def to_mathtext(text: str) -> str:
-    """Return text in which Matplotlib typesets the formulas; text that already has some between dollars is as it was.
-
-    Parameters
-    ----------
-    text : str
-    """
+    """Return text in which Matplotlib typesets the formulas; text that has some between dollars stays as it is."""
     if text.count("$") > 1:
         return text
     return _FORMULA.sub(_mathtext, text.replace("$", r"\$"))
 
 
 def to_html(text: str) -> str:
-    """Return text as HTML, escaped, with the formulas typeset.
-
-    Parameters
-    ----------
-    text : str
-    """
+    """Return text as HTML, escaped, with the formulas typeset."""
     parts, end = [], 0
     for match in _FORMULA.finditer(text):
         parts += [escape(text[end : match.start()]), _html(match)]
@@ -82,12 +72,7 @@ def to_html(text: str) -> str:
 
 
 def to_plain(text: str) -> str:
-    """Return text with the formulas in the letters of Unicode, for what holds no markup: names in lists and titles.
-
-    Parameters
-    ----------
-    text : str
-    """
+    """Return text with the formulas in the letters of Unicode, for what holds no markup: names in lists and titles."""
     return _FORMULA.sub(_plain, text)
 
 

@@ -10,10 +10,7 @@ from pathlib import Path
 def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Write a file beside its place, then move it there: a full disk leaves what was there before.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; nothing is left behind, nor by Ctrl-C or SIGTERM.
+    Raises `OSError` if it cannot be written; nothing is left behind, nor by Ctrl-C or SIGTERM.
     """
     # Several may write the same file at once.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

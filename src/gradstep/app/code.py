@@ -57,21 +57,11 @@ for place, each in zip(few.axes[0].numbers, few.problems):
 
 @dataclass(frozen=True)
 class Points:
-    """How networks were simulated on the page.
+    """How networks were simulated on the page."""
 
-    Attributes
-    ----------
-    seeds : int
-        Networks at each place; 0 if none were simulated.
-    places : int
-        Places of the axis.
-    d : int
-        Dimension of the networks that stand for infinite ones.
-    """
-
-    seeds: int = 0
-    places: int = _PLACES
-    d: int = 200
+    seeds: int = 0  #: Networks at each place; 0 if none were simulated.
+    places: int = _PLACES  #: Places of the axis.
+    d: int = 200  #: Dimension of the networks that stand for infinite ones.
 
 
 def code_of(
@@ -85,19 +75,9 @@ def code_of(
 ) -> str:
     """Return a script that draws what the page draws.
 
-    Parameters
-    ----------
-    settings : sequence of mapping
-        In the page's form, valid.
-    axis : Axis
-    scale : {"linear", "log", None}
-        Of the axis; None for the axis' own.
-    active : int
-        Place of the setting at hand, which decides what the curves are compared with.
-    noise : {"neither", "both"}
-        Which errors have the label noise.
-    points : Points
-        The script draws as many networks.
+    The settings are in the page's form, valid, and `active` is the place of the one at hand, which decides what the
+    curves are compared with. The scale of the axis is None for its own. The noise is in ``"neither"`` of the errors or
+    in ``"both"``. The script draws as many networks as `points` has.
     """
     label, scale = AXES[axis.name]["label"], scale or AXES[axis.name]["scale"]
     # What varies in more than one place, or not alike in all settings, is the argument of a function.

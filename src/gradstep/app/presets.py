@@ -48,13 +48,9 @@ class _Page:
 def presets() -> list[dict[str, Any]]:
     """Return all presets in the papers' order.
 
-    Returns
-    -------
-    list of dict
-        ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
-        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum``, ``weights`` or
-        ``numbers``), ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to
-        four to begin with.
+    Each has ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note`` (what differs
+    from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum``, ``weights`` or ``numbers``),
+    ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin with.
     """
     found = []
     for figure in load_figures():

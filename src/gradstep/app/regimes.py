@@ -58,27 +58,14 @@ class Regime:
 
 @dataclass(frozen=True)
 class _Step:
-    """Numbers that say what the step does to the first layer.
+    """Numbers that say what the step does to the first layer."""
 
-    Parameters
-    ----------
-    strength : float
-        Norm of what it adds to all neurons in common.
-    common : float
-        By how much that moves a neuron, in units of its length (root mean square over neurons).
-    moved : float
-        The same for all that it adds.
-    alignment : float
-        Overlap of the common direction with the teacher, without its sign.
-    learned, taught : float or None
-        Nonlinear shares of the variance of the learned function of the projection on that direction, and of the
-        teacher's. The first is None where the function hardly varies, or is not known.
-    """
-
-    strength: float
-    common: float
-    moved: float
-    alignment: float
+    strength: float  # Norm of what it adds to all neurons in common.
+    common: float  # By how much that moves a neuron, in units of its length (root mean square over neurons).
+    moved: float  # The same for all that it adds.
+    alignment: float  # Overlap of the common direction with the teacher, without its sign.
+    # Nonlinear shares of the variance of the learned function of the projection on that direction, and of the
+    # teacher's. The first is None where the function hardly varies, or is not known.
     learned: float | None
     taught: float | None
 
@@ -91,11 +78,7 @@ def without_step(problem: Problem) -> Prediction | None:
 def describe(prediction: Prediction, before: Prediction | None) -> Regime:
     """Describe a problem from its prediction: what the step does, and whether that pays.
 
-    Parameters
-    ----------
-    prediction : Prediction
-    before : Prediction or None
-        As `without_step` returns it.
+    The prediction `before` is as `without_step` returns it.
     """
     problem = prediction.problem
     teacher, activation = moments(link_of(problem.teacher)), moments(problem.activation)

@@ -330,12 +330,8 @@ class _Service:
 def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -> Starlette:
     """Build the application.
 
-    Parameters
-    ----------
-    workers : int, optional
-        Processes for the curves (default: one per core, at most four).
-    hosts : sequence of str
-        Names under which it may be addressed.
+    The workers are processes for the curves (default: one per core, at most four), and `hosts` are names under which it
+    may be addressed.
     """
     service = _Service(workers)
     app = Starlette(

@@ -77,28 +77,18 @@ _AXIS_FIELDS = ("name", "from", "to", "count", "scale")
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter over a range.
+    """One parameter over a range."""
 
-    Attributes
-    ----------
-    name : str
-        A key of `AXES`. Sizes vary as ratios to d, the penalty in the unit of the setting, ``eta`` and ``alpha`` are
-        the coefficient and the exponent of the step size.
-    places : tuple of float
-        Increasing.
-    """
-
+    #: A key of `AXES`. Sizes vary as ratios to d, the penalty in the unit of the setting, ``eta`` and ``alpha`` are the
+    #: coefficient and the exponent of the step size.
     name: str
-    places: tuple[float, ...]
+    places: tuple[float, ...]  #: Increasing.
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], most: int = _MOST_POINTS) -> Self:
         """Read ``{"name", "from", "to", "count", "scale"}``.
 
-        Raises
-        ------
-        InvalidInput
-            On unknown fields and names, ends out of order or not finite, more than `most` places.
+        Raises `InvalidInput` on unknown fields and names, ends out of order or not finite, more than `most` places.
         """
         name = given.get("name")
         if not isinstance(name, str) or name not in AXES:
@@ -149,20 +139,12 @@ class Axis:
 def problem_of(setting: Mapping[str, Any]) -> Problem:
     """Build a problem from the page's form of it.
 
-    Parameters
-    ----------
-    setting : mapping
-        The fields of `Problem`, with these forms: ``width``, ``n`` and ``n_step`` are ``{"per_d": ratio}`` or whole
-        numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
-        ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
-        number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
-        ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is
-        checked and is no part of the problem.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the field, its value and what is allowed.
+    It has the fields of `Problem`, with these forms: ``width``, ``n`` and ``n_step`` are ``{"per_d": ratio}`` or whole
+    numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
+    ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
+    number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
+    ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is checked
+    and is no part of the problem. Raises `InvalidInput` naming the field, its value and what is allowed.
     """
     values = dict(setting)
     values.pop("origin", None)
@@ -210,19 +192,10 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
 def inputs_of(given: Any, d: float) -> Any:
     """Return the law of the inputs in a form of `Problem`, at the setting's dimension.
 
-    Parameters
-    ----------
-    given : object
-        ``{"exponent", "teacher"}``, eigenvalues that fall as a power of their rank; ``{"strength", "teacher"}``, one
-        direction of which the variance is ``1 + strength`` times that of the others; or what a problem has. The
-        ``teacher`` is a word of `TEACHERS`.
-    d : float
-        Dimension, infinite in the limit.
-
-    Raises
-    ------
-    InvalidInput
-        On numbers and words out of range, and laws that no limit has.
+    The dimension is infinite in the limit. What is given is ``{"exponent", "teacher"}``, eigenvalues that fall as a
+    power of their rank; ``{"strength", "teacher"}``, one direction of which the variance is ``1 + strength`` times that
+    of the others; or what a problem has. The ``teacher`` is a word of `TEACHERS`. Raises `InvalidInput` on numbers and
+    words out of range, and laws that no limit has.
     """
     if not isinstance(given, Mapping) or not set(given) & {"exponent", "strength"}:
         return given

@@ -22,14 +22,7 @@ _MOST_STEPS = 20
 
 @dataclass(frozen=True)
 class Training:
-    """How many steps of which optimiser, each on samples of its own or all on the same.
-
-    Attributes
-    ----------
-    steps : int
-    fresh : bool
-    optimiser : str
-    """
+    """How many steps of which optimiser, each on samples of its own or all on the same."""
 
     steps: int = 1
     fresh: bool = True
@@ -39,10 +32,7 @@ class Training:
     def parse(cls, given: object) -> Self:
         """Read ``{"steps", "fresh", "optimiser"}``; what is missing has its default.
 
-        Raises
-        ------
-        InvalidInput
-            On unknown fields and values out of range.
+        Raises `InvalidInput` on unknown fields and values out of range.
         """
         known = [field.name for field in fields(cls)]
         if not isinstance(given, Mapping) or set(given) - set(known):

@@ -14,12 +14,8 @@ __all__ = ["run_app"]
 def run_app(host: str, port: int, workers: int | None, *, browser: bool) -> None:
     """Serve the page until Ctrl-C.
 
-    Raises
-    ------
-    InvalidInput
-        If the extra is not installed, or the address cannot be listened on.
-    typer.Exit
-        With code 130 on Ctrl-C.
+    Raises `InvalidInput` if the extra is not installed, or the address cannot be listened on. Raises `typer.Exit` with
+    code 130 on Ctrl-C.
     """
     if any(find_spec(name) is None for name in ("plotly", "starlette", "uvicorn")):
         raise missing_extra("app", "app")

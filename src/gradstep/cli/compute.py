@@ -30,10 +30,8 @@ _SIZE = {"ba2022": "d", "moniri2024": "n", "cui2024": "d"}
 def predict_grid(grid: Grid) -> list[Prediction]:
     """Predict every problem of a grid, in batches.
 
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `gradstep.theory.predict_many`; NotConverged also where numbers leave the range of double precision.
+    Raises `InvalidInput` and `NotConverged` as `gradstep.theory.predict_many` does; the latter also where numbers leave
+    the range of double precision.
     """
     from gradstep.theory import predict_many
 
@@ -52,10 +50,8 @@ def lines_of(curve: Curve) -> Curve:
 def spread_grid(grid: Grid) -> list[Spread]:
     """Predict the spread of every problem of a grid, in batches.
 
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `gradstep.theory.predict_spread_many`; NotConverged also where numbers leave the range of double precision.
+    Raises `InvalidInput` and `NotConverged` as `gradstep.theory.predict_spread_many` does; the latter also where
+    numbers leave the range of double precision.
     """
     from gradstep.theory import predict_spread_many
 
@@ -105,10 +101,7 @@ def _in_range(work: str) -> Iterator[None]:
 def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int], None]]:
     """See that a grid can be simulated, and show how much of it is: the function inside is called with both numbers.
 
-    Raises
-    ------
-    InvalidInput
-        Before any work, if a size is infinite or a problem cannot fit in memory.
+    Raises `InvalidInput` before any work, if a size is infinite or a problem cannot fit in memory.
     """
     from gradstep.simulation.arguments import finite_sizes
     from gradstep.simulation.backend import backend

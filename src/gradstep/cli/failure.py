@@ -55,10 +55,7 @@ def report_error(error: Exception, code: int, as_json: bool) -> None:
 def fail(error: Exception, code: int, as_json: bool) -> NoReturn:
     """End with an error.
 
-    Raises
-    ------
-    typer.Exit
-        Always.
+    Raises `typer.Exit` always.
     """
     report_error(error, code, as_json)
     raise typer.Exit(code)
@@ -67,10 +64,7 @@ def fail(error: Exception, code: int, as_json: bool) -> NoReturn:
 def interrupted(error: KeyboardInterrupt, rest: str, as_json: bool) -> NoReturn:
     """End after Ctrl-C or SIGTERM, and say what is left and how to go on.
 
-    Raises
-    ------
-    typer.Exit
-        Always.
+    Raises `typer.Exit` always.
     """
     code = _TERMINATED if isinstance(error, Terminated) else _INTERRUPTED
     report("Interrupted", f"interrupted; {rest}", code, as_json)

@@ -37,10 +37,7 @@ _WHOLE = ("d", "width", "n_step", "n")
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
-    Raises
-    ------
-    InvalidInput
-        If it cannot be read or is not TOML.
+    Raises `InvalidInput` if it cannot be read or is not TOML.
     """
     try:
         return reading.read_toml(path)
@@ -53,10 +50,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the parameters in a TOML file (its ``[problem]`` table where there is one).
 
-    Raises
-    ------
-    InvalidInput
-        As `read_toml`, if its ``problem`` is not a table, and if there are other tables beside it.
+    Raises `InvalidInput` as `read_toml` does, if its ``problem`` is not a table, and if there are other tables beside
+    it.
     """
     settings = read_toml(path)
     problem = settings.get("problem", settings)
@@ -71,10 +66,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 def read_pairs(pairs: Sequence[str], field: str = "set", example: str = "psi1=4") -> dict[str, str]:
     """Read ``NAME=VALUE`` pairs of an option.
 
-    Raises
-    ------
-    InvalidInput
-        On text without a name and an equals sign, and on a name given twice.
+    Raises `InvalidInput` on text without a name and an equals sign, and on a name given twice.
     """
     values: dict[str, str] = {}
     for pair in pairs:
@@ -91,16 +83,9 @@ def read_pairs(pairs: Sequence[str], field: str = "set", example: str = "psi1=4"
 def build_grid(given: Mapping[str, Any]) -> Grid:
     """Build the problems at every combination of the values given.
 
-    Parameters
-    ----------
-    given : mapping
-        Parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the canonical convention
-        `DEFAULTS` fill what is missing.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the parameter, its value and what is allowed; also if there are more than `MOST_PROBLEMS` problems.
+    What is given are parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the
+    canonical convention `DEFAULTS` fill what is missing. Raises `InvalidInput` naming the parameter, its value and what
+    is allowed; also if there are more than `MOST_PROBLEMS` problems.
     """
     from gradstep.grid import Axis, Grid
     from gradstep.problem import Problem

@@ -30,10 +30,8 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 def read_table(path: Path) -> Any:
     """Read a table of data: CSV with a line of names, or Parquet.
 
-    Raises
-    ------
-    InvalidInput
-        If a part of the package is missing, the file cannot be read, or its columns have no names of their own.
+    Raises `InvalidInput` if a part of the package is missing, the file cannot be read, or its columns have no names of
+    their own.
     """
     if any(find_spec(name) is None for name in _PARTS):
         raise missing_extra("learn", ",".join(sorted(set(_PARTS.values()))))
@@ -63,10 +61,8 @@ def read_table(path: Path) -> Any:
 def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     """Return the inputs of a data frame, without the columns to drop, and its target.
 
-    Raises
-    ------
-    InvalidInput
-        On names that no column has, a target that is dropped or has missing values, infinite numbers, and few rows.
+    Raises `InvalidInput` on names that no column has, a target that is dropped or has missing values, infinite numbers,
+    and few rows.
     """
     frame = frame.rename(columns=str)
     for field, name in (("target", target), *(("drop", name) for name in drop)):
@@ -93,10 +89,8 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
 def holds_classes(y: Any, *, given: bool) -> bool:
     """Return whether a target holds classes: text, truth values, and numbers if that is `given`.
 
-    Raises
-    ------
-    InvalidInput
-        If there are more classes than half of the rows: numbers that are written as text, or a name for each row.
+    Raises `InvalidInput` if there are more classes than half of the rows: numbers that are written as text, or a name
+    for each row.
     """
     if not given and y.dtype.kind in "iuf":
         return False
@@ -110,10 +104,7 @@ def holds_classes(y: Any, *, given: bool) -> bool:
 def numbers_of_rows(text: str, rows: int) -> list[float]:
     """Return the numbers of rows that a text says, ``"100,200"`` or ``"50:800:5"``: up to twice those looked at.
 
-    Raises
-    ------
-    InvalidInput
-        On text that is none of these, and on numbers out of range, before any work.
+    Raises `InvalidInput` on text that is none of these, and on numbers out of range, before any work.
     """
     from gradstep.learning.given import checked_sizes
     from gradstep.ranges import values_of
@@ -137,12 +128,7 @@ def learn_table(
 ) -> dict[str, ScoreCurve]:
     """Estimate the curves of one step, random features and plain ridge, with progress on standard error.
 
-    Raises
-    ------
-    InvalidInput
-        On what the estimators refuse.
-    NotConverged
-        As `gradstep.learning_curve`.
+    Raises `InvalidInput` on what the estimators refuse. Raises `NotConverged` as `gradstep.learning_curve` does.
     """
     from gradstep.estimators.alternatives import compared_curves
 

@@ -43,10 +43,7 @@ def check_plot_path(path: Path | None, grid: Grid | None = None) -> None:
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format its name ends in, whole or not at all.
 
-    Raises
-    ------
-    InvalidInput
-        If the file cannot be written.
+    Raises `InvalidInput` if the file cannot be written.
     """
     drawn = BytesIO()
     figure.savefig(drawn, dpi=150, bbox_inches="tight", format=path.suffix[1:].lower())

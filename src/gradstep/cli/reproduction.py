@@ -32,12 +32,9 @@ def reproduce(
 ) -> None:
     """Run the figures asked for and write the report; the last line printed is its path.
 
-    Raises
-    ------
-    InvalidInput
-        On an unknown preset, figure or paper, a choice beside all of them, and a directory that cannot be written.
-    typer.Exit
-        With code 1 if a figure misses its criterion, 130 if interrupted, 143 on SIGTERM.
+    Raises `InvalidInput` on an unknown preset, figure or paper, a choice beside all of them, and a directory that
+    cannot be written. Raises `typer.Exit` with code 1 if a figure misses its criterion, 130 if interrupted, 143 on
+    SIGTERM.
     """
     from gradstep.papers.figure import PRESETS, run_figures
     from gradstep.papers.report import write_report, write_section
@@ -91,10 +88,7 @@ def reproduce(
 def list_figures(names: Sequence[str] | None, paper: str | None, as_json: bool) -> None:
     """Print the figures that there are, or those of a choice.
 
-    Raises
-    ------
-    InvalidInput
-        On an unknown figure or paper.
+    Raises `InvalidInput` on an unknown figure or paper.
     """
     figures = _chosen(names, paper, every=not names and paper is None)
     if as_json:

@@ -37,18 +37,10 @@ _WINDOW = 60.0
 def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     """Read a settings file.
 
-    Parameters
-    ----------
-    path : Path
-        TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a list of
-        values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``.
-    changes : mapping
-        Options of the command line that take the place of the file's ``[run]``.
-
-    Raises
-    ------
-    InvalidInput
-        On a file that cannot be read, unknown tables or keys, and as `gradstep.sweeps.design_of`.
+    It is TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a list of
+    values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``. Options
+    of the command line are `changes` that take the place of the file's ``[run]``. Raises `InvalidInput` on a file that
+    cannot be read, unknown tables or keys, and as `gradstep.sweeps.design_of` does.
     """
     from gradstep.sweeps import design_of
 
@@ -83,10 +75,7 @@ def _value(name: str, value: Any) -> Any:
 def read_shard(text: str | None) -> tuple[int, int]:
     """Read ``i/N``.
 
-    Raises
-    ------
-    InvalidInput
-        On anything else; `gradstep.sweeps.run` judges the numbers.
+    Raises `InvalidInput` on anything else; `gradstep.sweeps.run` judges the numbers.
     """
     if text is None:
         return 0, 1
@@ -110,12 +99,8 @@ def run_sweep(
 ) -> None:
     """Run a design; say how to go on if it is interrupted.
 
-    Raises
-    ------
-    InvalidInput
-        As `gradstep.sweeps.run`.
-    typer.Exit
-        With code 3 if results failed, 130 if interrupted, 143 on SIGTERM.
+    Raises `InvalidInput` as `gradstep.sweeps.run` does. Raises `typer.Exit` with code 3 if results failed, 130 if
+    interrupted, 143 on SIGTERM.
     """
     from gradstep.sweeps import Cluster, Executor, Processes, run
 

@@ -25,12 +25,8 @@ _VISIBLE = 1e-6
 def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
     """Tune every problem of a grid over names with commas, within bounds ``NAME=LOW:HIGH``.
 
-    Raises
-    ------
-    InvalidInput
-        On an axis that is tuned as well, on bounds that cannot be read, and as `gradstep.tune`.
-    NotConverged
-        As `gradstep.tune`.
+    Raises `InvalidInput` on an axis that is tuned as well, on bounds that cannot be read, and as `gradstep.tune` does.
+    Raises `NotConverged` as `gradstep.tune` does.
     """
     from gradstep.theory.tuning import tune
 

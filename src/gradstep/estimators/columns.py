@@ -26,9 +26,7 @@ _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 def check_dense(X: Any) -> None:
     """Refuse a sparse matrix and a frame that is not in memory, and say why.
 
-    Raises
-    ------
-    TypeError
+    Raises `TypeError`.
     """
     if hasattr(X, "tocsr"):
         raise TypeError(
@@ -43,9 +41,7 @@ def check_dense(X: Any) -> None:
 def check_names(X: Any) -> None:
     """Refuse a data frame with names of which some are text and some are not: scikit-learn compares all or none.
 
-    Raises
-    ------
-    InvalidInput
+    Raises `InvalidInput`.
     """
     names = list(getattr(X, "columns", ()))
     kinds = set(map(type, names))
@@ -57,9 +53,7 @@ def check_names(X: Any) -> None:
 def check_frame(X: Any) -> None:
     """Refuse what is no data frame, where the fit had one with categories.
 
-    Raises
-    ------
-    TypeError
+    Raises `TypeError`.
     """
     if not hasattr(X, "columns"):
         raise TypeError(
@@ -71,16 +65,8 @@ def check_frame(X: Any) -> None:
 def check_numbers(X: Any, numbers: Sequence[str] | None) -> None:
     """Refuse a data frame with text or categories where the fit had numbers, and name the column.
 
-    Parameters
-    ----------
-    X : object
-        Nothing is checked if it is no data frame.
-    numbers : sequence of str, optional
-        Names of the columns that held numbers in the fit; all columns by default. Those that X lacks are not checked.
-
-    Raises
-    ------
-    ValueError
+    Nothing is checked if `X` is no data frame. Those of its columns are checked that held numbers in the fit: the named
+    ones, by default all. Raises `ValueError`.
     """
     columns = getattr(X, "columns", ())
     for name in columns if numbers is None else numbers:
@@ -92,11 +78,7 @@ def is_categorical(column: Any) -> bool:
     """Return whether a column of a data frame holds categories: text, or a categorical type.
 
     Numbers that are written as text are text, as they are for labels: otherwise the rows of the fit would decide.
-
-    Raises
-    ------
-    ValueError
-        If it holds dates or durations, for which there is no obvious code, or lists.
+    Raises `ValueError` if it holds dates or durations, for which there is no obvious code, or lists.
     """
     if str(column.dtype).startswith(("category", "Categorical", "Enum")):
         return True
@@ -153,10 +135,7 @@ class Columns:
     def of(cls, X: Any) -> Self | None:
         """Find the code of a data frame; None if X is none, or all of its columns are numbers.
 
-        Raises
-        ------
-        ValueError
-            If two columns have one name, or a column holds neither numbers nor categories.
+        Raises `ValueError` if two columns have one name, or a column holds neither numbers nor categories.
         """
         names = list(getattr(X, "columns", ()))
         if again := [name for place, name in enumerate(names) if name in names[:place]]:

@@ -138,11 +138,7 @@ def redrawn_on(layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, mo
     The rounds are those of `kernel_gradients`, on `KERNEL_ROWS` distinct rows. If there are more than twice as many,
     two networks with layers that are drawn along its gradients are fitted to all of them, one after the other: they
     have less noise. Return the layer, itself if the function is constant, and the number of rounds, `most` at most.
-
-    Raises
-    ------
-    OutOfRange
-        If features overflow.
+    Raises `OutOfRange` if features overflow.
     """
     gradients, rounds, seen, distinct = _rounds_on(sample, rows, most)
     if gradients is None:

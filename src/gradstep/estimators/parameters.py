@@ -115,11 +115,7 @@ def _activation(value: Any) -> ScalarFunction:
 def check_memory(width: int, inputs: int, outputs: int, rows: int) -> None:
     """Refuse widths for which the largest arrays of a fit do not fit in memory together.
 
-    `rows` are those of the ridge fit; zero where there is none.
-
-    Raises
-    ------
-    InvalidInput
+    `rows` are those of the ridge fit; zero where there is none. Raises `InvalidInput`.
     """
     # The first layer before and after the step with its gradient, and its readout; then features, centred features and
     # their projections where there are fewer rows than neurons, otherwise the scatter matrix with its factors.

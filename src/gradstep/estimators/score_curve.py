@@ -162,35 +162,18 @@ class ScoreCurve(Summarised):
         return tuple(notes)
 
     def at(self, n: int) -> Score:
-        """Return R^2 with a number of rows, at the best penalty for it.
+        """Return R^2 with one of the numbers of rows in `n`, at the best penalty for it.
 
-        Parameters
-        ----------
-        n : int
-            One of the numbers in `n`.
-
-        Raises
-        ------
-        InvalidInput
-            If the curve does not have this number.
+        Raises `InvalidInput` if the curve does not have this number.
         """
         place = self._place("n", n)
         return Score(float(self.r2[place]), self._combined([(place, -1.0)]).standard_error)
 
     def change(self, before: int, after: int) -> Score:
-        """Return by how much R^2 changes from one number of rows to another, each at its best penalty.
+        """Return by how much R^2 changes from one of the numbers of rows in `n` to another, each at its best penalty.
 
-        Both rest on the same rows, so that their difference is known better than either of them.
-
-        Parameters
-        ----------
-        before, after : int
-            Two of the numbers in `n`.
-
-        Raises
-        ------
-        InvalidInput
-            If the curve does not have one of them.
+        Both rest on the same rows, so that their difference is known better than either of them. Raises `InvalidInput`
+        if the curve does not have one of them.
         """
         return self._combined([(self._place("before", before), 1.0), (self._place("after", after), -1.0)])
 
@@ -198,28 +181,15 @@ class ScoreCurve(Summarised):
     def twice(self) -> Score:
         """R^2 with twice the rows there are.
 
-        Raises
-        ------
-        InvalidInput
-            If the curve does not have this number.
+        Raises `InvalidInput` if the curve does not have this number.
         """
         return self.at(2 * self.rows)
 
     def gain(self, over: ScoreCurve) -> Score:
-        """Return by how much R^2 is higher than that of another model, with the rows there are.
+        """Return by how much R^2 is higher than that of another model of the same table, with the rows there are.
 
         Both are left-out errors of the same rows, each at its best penalty; the standard error is that of their
-        difference, row by row.
-
-        Parameters
-        ----------
-        over : ScoreCurve
-            Of the same table.
-
-        Raises
-        ------
-        InvalidInput
-            If it is about other rows.
+        difference, row by row. Raises `InvalidInput` if it is about other rows.
         """
         if len(over.squares) != len(self.squares) or not np.array_equal(over.weights, self.weights):
             raise InvalidInput("over", f"{len(over.squares)} rows", f"the curve of the same {len(self.squares)} rows")
@@ -238,10 +208,7 @@ class ScoreCurve(Summarised):
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each pair of n and ridge.
 
-        Raises
-        ------
-        InvalidInput
-            If pandas is not installed.
+        Raises `InvalidInput` if pandas is not installed.
         """
         frame = self.curve.to_frame()
         frame = frame[frame["ridge"] < self.curve.ridge[-1]].reset_index(drop=True)

@@ -154,12 +154,7 @@ class StepErrors:
         """The best of the moves that are clearly better than the smallest step; that step where there are none.
 
         No step where it makes no difference to any row, as where targets or inputs do not vary. Steps whose features
-        overflow are none of the moves.
-
-        Raises
-        ------
-        OutOfRange
-            If there are no others.
+        overflow are none of the moves. Raises `OutOfRange` if there are no others.
         """
         moves = [move for move, error in zip(self.moves, self.errors, strict=True) if math.isfinite(error)]
         if not moves:

@@ -24,10 +24,7 @@ def codes(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
 def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Return the sorted classes of labels, shape (n,), and their `codes`.
 
-    Raises
-    ------
-    ValueError
-        If `y` holds no classes, or more than one label a row.
+    Raises `ValueError` if `y` holds no classes, or more than one label a row.
     """
     labels = np.asarray(y)
     if labels.dtype.kind in "fc":
@@ -50,10 +47,7 @@ def mistaken(outputs: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArra
 def number_targets(y: Any) -> NDArray[np.float64]:
     """Return finite numbers as a matrix (n, outputs).
 
-    Raises
-    ------
-    ValueError
-        If `y` holds anything else, such as text or dates.
+    Raises `ValueError` if `y` holds anything else, such as text or dates.
     """
     values = np.asarray(y)
     refuse_dates("y", values)

@@ -175,21 +175,9 @@ class _Parser:
 def parse(source: str, *, several: bool = False) -> Expression:
     """Translate a formula into an expression tree; nothing is executed.
 
-    Parameters
-    ----------
-    source : str
-        For instance ``"tanh(x) + 0.3*x**2"``. A function's name alone stands for that function of x.
-    several : bool
-        Whether the variables are ``x1``, ..., ``x4`` in place of ``x``, as in ``"x1*x2 + tanh(x1)"``.
-
-    Returns
-    -------
-    Expression
-
-    Raises
-    ------
-    InvalidInput
-        On anything outside the language, naming the offending token.
+    A source is for instance ``"tanh(x) + 0.3*x**2"``; a function's name alone stands for that function of x. If there
+    may be `several` variables, they are ``x1``, ..., ``x4`` in place of ``x``, as in ``"x1*x2 + tanh(x1)"``. Raises
+    `InvalidInput` on anything outside the language, naming the offending token.
     """
     stripped = source.strip()
     if not stripped:

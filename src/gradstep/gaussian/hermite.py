@@ -18,27 +18,11 @@ __all__ = ["hermite_coefficients", "hermite_values"]
 def hermite_coefficients(
     function: str | ScalarFunction | Any, order: int, scale: ArrayLike = 1.0
 ) -> NDArray[np.float64]:
-    """Return E f(scale * z) h_k(z) for k = 0..order.
+    """Return E f(scale * z) h_k(z) for k = 0..order, shape ``(order + 1, *scale.shape)``.
 
-    Parameters
-    ----------
-    function : str, callable or ScalarFunction
-        The function f.
-    order : int
-        Highest degree, >= 0.
-    scale : array_like, optional
-        Standard deviation(s) of the argument, >= 0.
-
-    Returns
-    -------
-    ndarray, shape ``(order + 1, *scale.shape)``
-        Coefficients in the orthonormal probabilists' basis ``h_k = He_k / sqrt(k!)``; their squares sum to at most
-        E f(scale * z)^2 (Parseval).
-
-    Raises
-    ------
-    InvalidInput
-        If `order` is not a non-negative integer, or the scale is negative or not finite.
+    These are the coefficients in the orthonormal probabilists' basis ``h_k = He_k / sqrt(k!)``; their squares sum to at
+    most E f(scale * z)^2 (Parseval). The function is given by its name, as a callable, or as a ScalarFunction. Raises
+    `InvalidInput` if `order` is not a non-negative integer, or the scale is negative or not finite.
     """
     try:
         count = operator.index(order)

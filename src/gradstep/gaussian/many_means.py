@@ -52,17 +52,9 @@ class _Panels(NamedTuple):
 def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale: Array) -> Array:
     """Return averages at elements of which many share their scale.
 
+    The callable maps means and scales, shape (elements,), to averages, shape (statistics, elements).
+
     Docs, "Gaussian calculus", equation (G4a).
-
-    Parameters
-    ----------
-    averages : callable
-        From means and scales, shape (elements,), to averages, shape (statistics, elements).
-    mean, scale : ndarray, shape (elements,)
-
-    Returns
-    -------
-    ndarray, shape (statistics, elements)
     """
     shared = _panels(mean, scale) if len(mean) > _GAIN * _POINTS else []
     if not shared:
@@ -84,12 +76,8 @@ def at_many_means(averages: Callable[[Array, Array], Array], mean: Array, scale:
 def _interpolated(known: Array, shared: list[_Panels], mean: Array) -> Array:
     """Return the averages of the members of all panels, in their order.
 
-    Parameters
-    ----------
-    known : ndarray, shape (statistics, panels, points)
-        Averages at the points of all panels.
-    shared : list of _Panels
-    mean : ndarray, shape (elements,)
+    The averages at the points of all panels are `known`, shape (statistics, panels, points), and the means have shape
+    (elements,).
     """
     coefficients = known @ _transform()
     first = np.cumsum([0, *(panels.number for panels in shared)])

@@ -59,21 +59,10 @@ class Moments:
 
 
 def moments(function: ScalarFunction | str | Any) -> Moments:
-    """Return the moments of a function under N(0, 1); cached.
+    """Return the moments of a function under N(0, 1), to about 1e-13 relative to its size; cached.
 
-    Parameters
-    ----------
-    function : str, callable or ScalarFunction
-
-    Returns
-    -------
-    Moments
-        Accurate to about 1e-13 relative to the size of the function.
-
-    Raises
-    ------
-    NotConverged
-        If the function is so steep that averages of its derivative miss where it rises (``tanh(1e4*x)``).
+    Raises `NotConverged` if the function is so steep that averages of its derivative miss where it rises
+    (``tanh(1e4*x)``).
     """
     return _moments(scalar_function(function))
 
@@ -90,15 +79,8 @@ def _jumps(function: ScalarFunction) -> NDArray[np.float64]:
 def is_continuous(function: ScalarFunction) -> bool:
     """Return whether a function has no jumps, so that ``E z f = E f'``.
 
-    Parameters
-    ----------
-    function : ScalarFunction
-
-    Returns
-    -------
-    bool
-        Closed forms of a gradient step take the one for the other; the step on the network follows the ordinary
-        derivative, to which jumps contribute nothing.
+    Closed forms of a gradient step take the one for the other; the step on the network follows the ordinary derivative,
+    to which jumps contribute nothing.
     """
     return bool((np.abs(_jumps(function)) <= _STEIN * math.sqrt(moments(function).second_moment)).all())
 

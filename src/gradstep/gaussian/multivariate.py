@@ -45,17 +45,7 @@ class MultivariateFunction:
     value: Callable[[Any], Any] = field(repr=False)
 
     def __call__(self, x: Any) -> Any:
-        """Return f(x).
-
-        Parameters
-        ----------
-        x : array, shape (..., k)
-            Of NumPy or PyTorch.
-
-        Returns
-        -------
-        array, shape (...)
-        """
+        """Return f(x), shape (...), of an array of NumPy or PyTorch of shape (..., k)."""
         return self.value(x)
 
     @property
@@ -101,20 +91,8 @@ def function_of(
 ) -> ScalarFunction | MultivariateFunction:
     """Return the function of one or several variables that is described by a name, a formula or a callable.
 
-    Parameters
-    ----------
-    spec : str, callable, ScalarFunction or MultivariateFunction
-        A formula in ``x1``, ..., ``x4`` such as ``"x1*x2 + tanh(x1)"``, or whatever `scalar_function` takes. A formula
-        in ``x1`` alone is a function of one variable.
-
-    Returns
-    -------
-    ScalarFunction or MultivariateFunction
-
-    Raises
-    ------
-    InvalidInput
-        As `scalar_function`.
+    A formula is one in ``x1``, ..., ``x4``, such as ``"x1*x2 + tanh(x1)"``, or whatever `scalar_function` takes. A
+    formula in ``x1`` alone is a function of one variable. Raises `InvalidInput` as `scalar_function` does.
     """
     if isinstance(spec, MultivariateFunction):
         return spec

@@ -81,25 +81,8 @@ def resolved_panels(
 ) -> Panels:
     """Return panels of [-reach, reach] on each of which a polynomial of degree 19 represents the function.
 
-    Parameters
-    ----------
-    function : callable
-        Vectorised function.
-    kinks : tuple of float
-        Known break points; they become edges.
-    reach : float
-        Half-width of the interval.
-    shift : float
-        Moves the edges of the first panels: a kink next to one of them, before the first node of its panel, is hidden.
-
-    Returns
-    -------
-    Panels
-
-    Raises
-    ------
-    NotConverged
-        If the function varies too fast to be resolved.
+    The kinks become edges. The `shift` moves the edges of the first panels: a kink next to one of them, before the
+    first node of its panel, is hidden. Raises `NotConverged` if the function varies too fast to be resolved.
     """
     nodes, _ = legendre_rule(PANEL_ORDER)
     # Odd places: an edge that falls on an undeclared kink would hide it.
@@ -160,12 +143,7 @@ def without_tails(function: Callable[[Any], Any], edges: NDArray[np.float64]) ->
 
     A tanh is constant from x = 20 on, a softplus is x from 37 on: any panel there, however wide, has a polynomial.
 
-    Parameters
-    ----------
-    function : callable
-        Vectorised function.
-    edges : ndarray
-        Increasing, those of `resolved_panels`.
+    The edges increase, as those of `resolved_panels` do.
     """
     kept = np.ones(edges.size, dtype=bool)
     for side in (1.0, -1.0):

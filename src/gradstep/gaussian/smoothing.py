@@ -82,25 +82,11 @@ class Smoothed(NamedTuple):
 
 
 def hermite_values(x: ArrayLike, order: int) -> Array:
-    """Return the orthonormal probabilists' Hermite polynomials ``h_k(x) = He_k(x) / sqrt(k!)``, k = 0..order.
+    """Return the orthonormal Hermite polynomials ``h_k(x) = He_k(x) / sqrt(k!)``, shape ``(order + 1, *x.shape)``.
+
+    Raises `InvalidInput` if `order` is negative or no integer.
 
     Docs, "Gaussian calculus", equation (G1).
-
-    Parameters
-    ----------
-    x : array_like
-        Points.
-    order : int
-        Highest degree, >= 0.
-
-    Returns
-    -------
-    ndarray, shape ``(order + 1, *x.shape)``
-
-    Raises
-    ------
-    InvalidInput
-        If `order` is negative or no integer.
     """
     integer("order", order, 0)
     points = np.asarray(x, dtype=np.float64)
@@ -126,23 +112,11 @@ def _hermite_polynomials(points: Array, order: int) -> Iterator[Array]:
 def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smoothed:
     """Return E f, E z f, E f^2 and the residual variance of f(mean + scale z).
 
+    Means and scales, which are at least zero, broadcast against each other. The absolute error is below 1e-10 times the
+    size of f (typically 1e-14). Raises `InvalidInput` if the scale is negative, anything is not finite, or f grows so
+    fast that the averages are infinite.
+
     Docs, "Gaussian calculus", equation (G4).
-
-    Parameters
-    ----------
-    function : ScalarFunction
-    mean, scale : array_like
-        Broadcast against each other; scale >= 0.
-
-    Returns
-    -------
-    Smoothed
-        Arrays of the broadcast shape, absolute error below 1e-10 times the size of f (typically 1e-14).
-
-    Raises
-    ------
-    InvalidInput
-        If the scale is negative, anything is not finite, or f grows so fast that the averages are infinite.
     """
     m, s, shape = _arguments(mean, scale)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -163,22 +137,9 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
 def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Array:
     """Return E f(mean + scale z) alone, which an error function has in closed form at every scale.
 
+    Means and scales are as in `smoothed`. Raises `InvalidInput` as `smoothed` does.
+
     Docs, "Gaussian calculus", equation (G4).
-
-    Parameters
-    ----------
-    function, mean, scale
-        As in `smoothed`.
-
-    Returns
-    -------
-    ndarray
-        Of the broadcast shape.
-
-    Raises
-    ------
-    InvalidInput
-        As `smoothed`.
     """
     kind, data = _plan(function)
     if kind != "erf":
@@ -191,22 +152,8 @@ def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -
 def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike, order: int) -> Array:
     """Return E f(mean + scale z) h_k(z) for k = 0..order, h_k the orthonormal probabilists' Hermite polynomials.
 
-    Parameters
-    ----------
-    function : ScalarFunction
-    mean, scale : array_like
-        Broadcast against each other; scale >= 0.
-    order : int
-        Highest degree, >= 0.
-
-    Returns
-    -------
-    ndarray, shape ``(order + 1, *broadcast shape)``
-
-    Raises
-    ------
-    InvalidInput
-        As `smoothed`, and if `order` is negative.
+    Means and scales are as in `smoothed`, and the order is the first axis. Raises `InvalidInput` as `smoothed` does,
+    and if `order` is negative.
     """
     m, s, shape = _arguments(mean, scale)
     integer("order", order, 0)
@@ -462,16 +409,8 @@ def trapezoidal_step(strip: ArrayLike, order: int = 1) -> Array:
     The error of step h is exp(-2 pi y / h) times the integrand's size on the line Im z = y, for any y inside the
     strip; the Gaussian contributes exp(y^2 / 2) and h_k at most exp(2 y sqrt k).
 
-    Parameters
-    ----------
-    strip : array_like
-        Distance of the integrand's nearest pole from the real axis.
-    order : int, optional
-        Degree of the Hermite polynomial beside it.
-
-    Returns
-    -------
-    ndarray
+    The `strip` is the distance of the integrand's nearest pole from the real axis, and `order` the degree of the
+    Hermite polynomial beside it.
     """
     y = np.minimum(strip, _WIDEST_SHIFT)
     return np.asarray(2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order)))
@@ -593,13 +532,8 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
 def _off_kinks(points: Array, z: Array, kinks: Array, own: Array) -> None:
     """Move points that rounding has put on a kink back to their side of it: a jump has the value of neither there.
 
-    Parameters
-    ----------
-    points, z : ndarray, shape (elements, nodes)
-        Changed in place; and where they are in units of the scale.
-    kinks : ndarray, shape (kinks,)
-    own : ndarray, shape (elements, kinks)
-        Where these are in units of the scale.
+    The points, shape (elements, nodes), are changed in place, and `z` is where they are in units of the scale. The
+    kinks have shape (kinks,), and `own`, shape (elements, kinks), is where these are in units of the scale.
     """
     for kink, place in zip(kinks, own.T, strict=True):
         there = points == kink

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,22 +35,34 @@ _HIGHER_ORDER = 0.15
 
 def degree(expression: Expression) -> int | None:
     """Return the degree of a polynomial, None for anything else."""
+    found = _order(expression, "degree")
+    return None if found is None else int(found)
+
+
+def growth(expression: Expression) -> float | None:
+    """Return a p such that the expression certainly grows no faster than ``|x|^p``, None if there may be none."""
+    return _order(expression, "growth")
+
+
+def _order(expression: Expression, kind: Literal["degree", "growth"]) -> float | None:
+    """Return the degree or the growth, which elementary functions have as fields."""
     match expression:
         case Constant():
-            return 0
+            return 0.0
         case Variable():
-            return 1
-        case Sum(terms):
-            degrees = [degree(term) for term in terms]
-            return None if None in degrees else max(d for d in degrees if d is not None)
-        case Product(factors):
-            degrees = [degree(factor) for factor in factors]
-            return None if None in degrees else sum(d for d in degrees if d is not None)
+            return 1.0
+        case Sum(parts) | Product(parts):
+            orders = [_order(part, kind) for part in parts]
+            known = [order for order in orders if order is not None]
+            if len(known) < len(orders):
+                return None
+            return max(known) if isinstance(expression, Sum) else sum(known)
         case Power(base, exponent):
-            inner = degree(base)
-            return inner * int(exponent) if inner is not None and exponent > 0 and exponent.is_integer() else None
+            inner = _order(base, kind)
+            allowed = exponent >= 0 if kind == "growth" else exponent > 0 and exponent.is_integer()
+            return inner * exponent if inner is not None and allowed else None
         case Apply(name, argument):
-            inner, outer = degree(argument), ELEMENTARY[name].degree
+            inner, outer = _order(argument, kind), getattr(ELEMENTARY[name], kind)
             return None if inner is None or outer is None else inner * outer
 
 
@@ -111,27 +123,6 @@ def is_piecewise_linear(expression: Expression) -> bool:
             return ELEMENTARY[name].piecewise_linear and is_piecewise_linear(argument)
         case _:
             return False
-
-
-def growth(expression: Expression) -> float | None:
-    """Return a p such that the expression certainly grows no faster than ``|x|^p``, None if there may be none."""
-    match expression:
-        case Constant():
-            return 0.0
-        case Variable():
-            return 1.0
-        case Sum(terms):
-            powers = [growth(term) for term in terms]
-            return None if None in powers else max(p for p in powers if p is not None)
-        case Product(factors):
-            powers = [growth(factor) for factor in factors]
-            return None if None in powers else sum(p for p in powers if p is not None)
-        case Power(base, exponent):
-            inner = growth(base)
-            return None if inner is None or exponent < 0 else inner * exponent
-        case Apply(name, argument):
-            inner, outer = growth(argument), ELEMENTARY[name].growth
-            return None if inner is None or outer is None else inner * outer
 
 
 def strip(expression: Expression) -> float:
@@ -242,10 +233,8 @@ def _merge(points: list[float]) -> list[float]:
 def kinks(expression: Expression) -> tuple[float, ...]:
     """Return the points, ``|x| <= 300``, where the expression or its first derivative may be discontinuous.
 
-    Raises
-    ------
-    InvalidInput
-        If a denominator vanishes, a logarithm or square root leaves its domain, or there are too many kinks.
+    Raises `InvalidInput` if a denominator vanishes, a logarithm or square root leaves its domain, or there are too many
+    kinks.
     """
     with np.errstate(all="ignore"):
         found = _merge(_kinks(expression))

@@ -27,12 +27,8 @@ def conjugate_gradient(
     The right side has the shape (M,), or (M, G) for one column of each of G matrices, and so have the solution and what
     `product` takes and returns. The tolerance is the norm of the residual over that of the right side, both in the
     metric of the preconditioner. The residual returned is the same relative norm, the largest over columns: what the
-    steps have made of it or, if it is `certified`, computed anew from the solution with one more product.
-
-    Raises
-    ------
-    NotDefinite
-        If a matrix is not positive definite.
+    steps have made of it or, if it is `certified`, computed anew from the solution with one more product. Raises
+    `NotDefinite` if a matrix is not positive definite.
     """
     xp = array_namespace(right)
 

@@ -29,19 +29,11 @@ class DiagonalResolvent:
     """The diagonal of the resolvents of G fits, with the methods of `gradstep.learning.resolvent.Resolvent`.
 
     Predictions are those of the whole resolvent: only sums over pairs of rows are simplified.
-
-    Parameters
-    ----------
-    pool : Pool
-    ridge : array, shape (G,)
-        Positive.
-    weights : array, shape (M, G)
-        Positive.
     """
 
     pool: Pool
-    ridge: Array
-    weights: Array
+    ridge: Array  #: Positive, shape (G,).
+    weights: Array  #: Positive, shape (M, G).
 
     @cached_property
     def spectrum(self) -> Array:

@@ -69,20 +69,11 @@ LEAST_REMAINDER = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class WeightedFit:
-    """A fit to the pool that stands for fits to n rows; or G of them, each with a column of all that has M rows.
+    """A fit to the pool that stands for fits to n rows; or G of them, each with a column of all that has M rows."""
 
-    Parameters
-    ----------
-    ratio : float or array, shape (G,)
-        Number of samples over rows of the pool, n / M.
-    weights : array, shape (M,) or (M, G)
-    resolvent : Resolvent, RoundedResolvent or DiagonalResolvent
-        Of the fit with these weights; the second with weights (M, 1), the third for G fits.
-    """
-
-    ratio: Any
-    weights: Array
-    resolvent: Any
+    ratio: Any  #: Number of samples over rows of the pool, n / M; of G fits shape (G,).
+    weights: Array  #: Shape (M,) or (M, G).
+    resolvent: Any  #: Of the fit with these weights; the second with weights (M, 1), the third for G fits.
 
     def columns(self, values: Array) -> Array:
         """Return values of the pool, with a last axis of length one if this fit has columns."""
@@ -150,12 +141,8 @@ class WeightedFit:
         """Return ``(1 - (M/n - 1) P)^-1`` times values (M,), up to a relative residual.
 
         `rows` is one for those to which P is restricted, zero for the others. Docs, "Learning curve", equation (F5).
-
-        Raises
-        ------
-        NotConverged
-            If the residual stays above ten times the tolerance, or the matrix has a negative eigenvalue, which only
-            happens for n > M or by rounding.
+        Raises `NotConverged` if the residual stays above ten times the tolerance, or the matrix has a negative
+        eigenvalue, which only happens for n > M or by rounding.
         """
         if isinstance(self.ratio, float) and self.ratio == 1:
             return values
@@ -233,12 +220,8 @@ class WeightedFit:
     def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
 
-        With better remainders than those of this fit, it lends the matrix of the step only.
-
-        Raises
-        ------
-        NotDefinite
-            If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
+        With better remainders than those of this fit, it lends the matrix of the step only. Raises `NotDefinite` if the
+        matrix of that step is not positive definite, which only happens for n > M or by rounding.
         """
         xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
         gradient = self.ratio - share * w / (1 - w) - 1 + (rest if remainder is None else remainder)
@@ -269,13 +252,9 @@ def weighted_fit(
 ) -> WeightedFit:
     """Return the fit that stands for fits to so many samples, from weights (M,) to begin with.
 
-    `single` says whether factors may be in single precision. Docs, "Learning curve", equation (F3).
-
-    Raises
-    ------
-    NotConverged
-        If no solution is found, or if more than a fifth of the rows need the largest weight. For n <= M there always is
-        a solution, which only rounding can hide, and no row needs that weight.
+    `single` says whether factors may be in single precision. Docs, "Learning curve", equation (F3). Raises
+    `NotConverged` if no solution is found, or if more than a fifth of the rows need the largest weight. For n <= M
+    there always is a solution, which only rounding can hide, and no row needs that weight.
     """
     ratio = samples / pool.rows
 
@@ -356,11 +335,7 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = 
     """Return G fits, with weights (M, G), without the entries of the resolvent beside its diagonal.
 
     They stand for so many samples (G,) each, at most the rows of the pool. Docs, "Learning curve", equation (F11).
-
-    Raises
-    ------
-    NotConverged
-        If rounding hides a solution.
+    Raises `NotConverged` if rounding hides a solution.
     """
     xp = pool.xp
     # For as many samples as rows all weights are one.
@@ -384,19 +359,13 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = 
 
 @dataclass(frozen=True, eq=False)
 class RowErrors:
-    """Errors on each row of the pool of fits to n other rows.
-
-    Parameters
-    ----------
-    fit : WeightedFit
-    residuals : array, shape (M, K)
-        Of the weighted fit without the row; multiplied by the root of the row's sample weight.
-    squares : array, shape (M,)
-        Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight.
-    """
+    """Errors on each row of the pool of fits to n other rows."""
 
     fit: WeightedFit
+    #: Of the weighted fit without the row; multiplied by the root of the row's sample weight, shape (M, K).
     residuals: Array
+    #: Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight, shape
+    #: (M,).
     squares: Array
 
     @cached_property
@@ -429,12 +398,7 @@ def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool 
     """Return the expected errors of every row, up to a relative residual of the equation.
 
     Sums over pairs of rows may be `rounded` to single precision, for a single fit. Docs, "Learning curve", equation
-    (F5).
-
-    Raises
-    ------
-    NotConverged
-        If the equation is not solved.
+    (F5). Raises `NotConverged` if the equation is not solved.
     """
     targets = fit.columns(fit.resolvent.pool.targets)
     predicted = fit.resolvent.predictions(fit.weights[:, None, ...] * targets, tolerance=tolerance)

@@ -39,10 +39,7 @@ class Given(NamedTuple):
 def checked_rows(features: Any, targets: Any, sample_weight: Any) -> Given:
     """Return the rows of a pool, features (M, N), targets (M, K) and weights (M,), as arrays of the features' library.
 
-    Raises
-    ------
-    InvalidInput
-        If shapes do not fit, values are not finite numbers, or weights are negative or all zero.
+    Raises `InvalidInput` if shapes do not fit, values are not finite numbers, or weights are negative or all zero.
     """
     features = _doubles("features", features)
     if features.ndim != 2 or features.shape[0] < _FEWEST_ROWS or features.shape[1] < 1:
@@ -117,10 +114,7 @@ def _holds_numbers(column: Any) -> bool:
 def checked_sizes(n: ArrayLike | None, rows: int) -> Host:
     """Return numbers of samples, shape (A,), in the order given; ten from a tenth of the pool to the pool by default.
 
-    Raises
-    ------
-    InvalidInput
-        Outside of 1 to twice the pool, and for numbers that are no integers.
+    Raises `InvalidInput` outside of 1 to twice the pool, and for numbers that are no integers.
     """
     if n is None:
         return np.unique(np.round(np.geomspace(max(rows / 10, 1), rows, _SIZES)))
@@ -142,10 +136,7 @@ def default_ridges(eigenvalues: Host, width: int) -> Host:
 def checked_ridges(ridge: ArrayLike, sizes: Host, rows: int, largest_eigenvalue: float) -> Host:
     """Return penalties, shape (B,), for the Gram matrix of a pool of so many rows, with this largest eigenvalue.
 
-    Raises
-    ------
-    InvalidInput
-        If one is not positive, or so small that rounding would decide.
+    Raises `InvalidInput` if one is not positive, or so small that rounding would decide.
     """
     penalties = np.atleast_1d(positive("ridge", ridge))
     if penalties.ndim != 1:

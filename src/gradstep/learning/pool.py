@@ -26,24 +26,13 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """M rows in the eigenbasis of their Gram matrix: a ridge fit does not notice a rotation of its features.
+    """M rows in the eigenbasis of their Gram matrix: a ridge fit does not notice a rotation of its features."""
 
-    Parameters
-    ----------
-    features : array, shape (M, r)
-        Features in that basis, of which r vary; multiplied by the root of the row's sample weight.
-    targets : array, shape (M, K)
-        Multiplied by the same.
-    mass : array, shape (M,)
-        Sample weights; one without them.
-    eigenvalues : array, shape (r,)
-        Of the Gram matrix, all positive.
-    """
-
+    #: Features in that basis, of which r vary; multiplied by the root of the row's sample weight, shape (M, r).
     features: Array
-    targets: Array
-    mass: Array
-    eigenvalues: Array
+    targets: Array  #: Multiplied by the same, shape (M, K).
+    mass: Array  #: Sample weights; one without them, shape (M,).
+    eigenvalues: Array  #: Of the Gram matrix, all positive, shape (r,).
 
     @property
     def rows(self) -> int:

@@ -52,20 +52,11 @@ class Summed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Resolvent:
-    """The inverse of a weighted Gram matrix with a penalty.
-
-    Parameters
-    ----------
-    pool : Pool
-    ridge : float
-        Positive.
-    weights : array, shape (M,)
-        Positive.
-    """
+    """The inverse of a weighted Gram matrix with a penalty."""
 
     pool: Pool
-    ridge: float
-    weights: Array
+    ridge: float  #: Positive.
+    weights: Array  #: Positive, shape (M,).
 
     @property
     def _basis(self) -> tuple[Array, Array]:

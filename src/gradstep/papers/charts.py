@@ -59,16 +59,9 @@ def charts(
 ) -> Outcome:
     """Draw curves, one panel for each quantity, and compare every measurement on them with the theory at its place.
 
-    Parameters
-    ----------
-    curves : sequence of Curve
-    grid : array_like
-        Places of the lines. The measured places are added to them, so that the lines have the compared values.
-    panels : mapping
-        Panel of each quantity that is drawn, without its curves.
-    quantities : mapping, optional
-        Quantities that are compared: their names in the results, and how these are written. By default those that are
-        drawn, as written at the vertical axis.
+    Lines are drawn on the grid. The measured places are added to it, so that they have the compared values. Each
+    quantity that is drawn has its panel, without its curves. The quantities that are compared have names in the
+    results, and words for how these are written, by default those that are drawn, as written at the vertical axis.
     """
     written = quantities or {name: panel.y_label for name, panel in panels.items()}
     lines: dict[str, list[Line]] = {name: [] for name in panels}

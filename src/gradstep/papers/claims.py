@@ -28,12 +28,7 @@ def below(bound: float, measured: Sequence[Judged]) -> float:
 def not_below(who: str, bound: str, most: float) -> Check:
     """Return the check that nothing measured is below a bound by more than chance.
 
-    Parameters
-    ----------
-    who, bound : str
-        What was measured, and the bound, in words.
-    most : float
-        What `below` returns.
+    What was measured and the bound are in words, and `most` is what `below` returns.
     """
     side = "below" if most > 0 else "above"
     sentence = (

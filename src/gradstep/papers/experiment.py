@@ -23,21 +23,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A figure at one preset. Its class is named as its module: ``LearningCurves`` in ``learning_curves``.
+    """A figure at one preset. Its class is named as its module: ``LearningCurves`` in ``learning_curves``."""
 
-    Attributes
-    ----------
-    figure : str
-        Name of the figure.
-    settings : mapping
-        All settings of its file except for titles and presets.
-    preset : mapping
-        Sizes, places and seeds.
-    """
-
-    figure: str
-    settings: Settings
-    preset: Settings
+    figure: str  #: Name of the figure.
+    settings: Settings  #: All settings of its file except for titles and presets.
+    preset: Settings  #: Sizes, places and seeds.
 
     @property
     def notes(self) -> str:

@@ -95,10 +95,7 @@ class Figure:
     def at(self, preset: str) -> Experiment:
         """Return the experiment at a preset: the paper's own, or one that papers share.
 
-        Raises
-        ------
-        InvalidInput
-            On an unknown preset.
+        Raises `InvalidInput` on an unknown preset.
         """
         if preset not in self.presets:
             raise InvalidInput("preset", preset, ", ".join(self.presets))
@@ -145,15 +142,7 @@ class FigureResult:
 def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
     """Read the settings files that come with the package, ordered by paper, row and name.
 
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Figures to load, in any order (all by default).
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown name.
+    The names are in any order, by default all. Raises `InvalidInput` on an unknown name.
     """
     papers = list(PAPERS)
     found = {
@@ -213,7 +202,6 @@ def run_figures(
 
     Parameters
     ----------
-    figures : sequence of Figure
     preset : {"quick", "standard", "paper"}
     finish : callable
         Called with each finished figure; what it returns is yielded. It runs in a separate thread, like the theory,

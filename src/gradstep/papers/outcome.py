@@ -19,28 +19,15 @@ __all__ = ["Check", "Judged", "Outcome", "Verdict", "median_bound", "points_of"]
 
 @dataclass(frozen=True, eq=False)
 class Judged(Overlay):
-    """One quantity in theory and as measured, at one place of a figure.
-
-    Attributes
-    ----------
-    curve : str
-    place : float or str
-        Place on the horizontal axis, or row of a table.
-    quantity : str
-    allowance : float
-        Relative error of the theory that `reason` explains.
-    reason : str
-        The documented limit of validity behind the allowance.
-    sample : str
-        Name of the measured networks. Comparisons with the same name are not independent. If it is empty, no other
-        comparison uses these networks.
-    """
+    """One quantity in theory and as measured, at one place of a figure."""
 
     curve: str
-    place: float | str
+    place: float | str  #: Place on the horizontal axis, or row of a table.
     quantity: str = "test error"
-    allowance: float = 0.0
-    reason: str = ""
+    allowance: float = 0.0  #: Relative error of the theory that `reason` explains.
+    reason: str = ""  #: The documented limit of validity behind the allowance.
+    #: Name of the measured networks. Comparisons with the same name are not independent. If it is empty, no other
+    #: comparison uses these networks.
     sample: str = ""
 
     def __post_init__(self) -> None:
@@ -52,13 +39,8 @@ class Judged(Overlay):
     def at(cls, theory: float, values: ArrayLike, **place: Any) -> Self:
         """Lay a predicted value over measurements on several networks.
 
-        Parameters
-        ----------
-        theory : float
-        values : array_like
-            One measurement for each network. If one of them is nan, so is the mean, and the comparison fails.
-        **place
-            The attributes, of which curve and place have no default.
+        There is one measurement for each network. If one of them is nan, so is the mean, and the comparison fails. The
+        place is the attributes, of which curve and place have no default.
         """
         mean, error, count = mean_and_error(values)
         mean = mean if count == np.size(values) else math.nan
@@ -162,12 +144,8 @@ class Verdict:
     def of(cls, outcome: Outcome, criterion: Mapping[str, float]) -> Verdict:
         """Judge an outcome.
 
-        Parameters
-        ----------
-        outcome : Outcome
-        criterion : mapping
-            Bounds: ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z``
-            without. The last is for many samples; with few samples the bound is `median_bound` if that is larger.
+        The bounds ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z``
+        without. The last is for many samples; with few samples the bound is `median_bound` if that is larger.
         """
         z = np.abs([c.excess_z for c in outcome.comparisons])
         by_sample: dict[str | int, list[float]] = {}
@@ -192,15 +170,8 @@ class Verdict:
 def median_bound(samples: int) -> float:
     """Return what the median of the absolute values of independent standard normals exceeds once in a thousand.
 
-    Parameters
-    ----------
-    samples : int
-        Number of samples. For an even number the bound is that of the next odd one, which is a little stricter.
-
-    Returns
-    -------
-    float
-        3.3 for one, 1.8 for seven, 1.2 for thirty.
+    It is 3.3 for one, 1.8 for seven, 1.2 for thirty. For an even number of samples it is that of the next odd one,
+    which is a little stricter.
     """
     half = samples // 2 + 1
     # The median of `samples` shares between 0 and 1 has a beta law; scipy.stats takes a second to load.

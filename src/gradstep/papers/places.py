@@ -22,30 +22,17 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """One point of a figure, which shares its networks with other points only if `drawn` says so.
+    """One point of a figure, which shares its networks with other points only if `drawn` says so."""
 
-    Attributes
-    ----------
-    measure : callable
-        Function of a module: ``measure(parameters, seed)`` returns plain numbers or lists of them by name.
-    parameters : mapping
-        Plain values.
-    curve : str
-        Curve that the point belongs to.
-    x : object
-        Place on the horizontal axis.
-    drawn : tuple, optional
-        Label and place that the seeds are drawn for, if these are not `curve` and `x`: places with equal values
-        share their networks.
-    seeds : tuple of int, optional
-        The seeds themselves. A computed value, which needs no random draw, has the single seed zero.
-    """
-
+    #: Function of a module: ``measure(parameters, seed)`` returns plain numbers or lists of them by name.
     measure: Callable[[Settings, int], Mapping[str, Any]]
-    parameters: Settings
-    curve: str
-    x: Any
+    parameters: Settings  #: Plain values.
+    curve: str  #: Curve that the point belongs to.
+    x: Any  #: Place on the horizontal axis.
+    #: Label and place that the seeds are drawn for, if these are not `curve` and `x`: places with equal values share
+    #: their networks.
     drawn: tuple[str, object] | None = None
+    #: The seeds themselves. A computed value, which needs no random draw, has the single seed zero.
     seeds: tuple[int, ...] | None = None
 
     @property
@@ -100,13 +87,8 @@ class Sample:
     def compare(self, theory: float, values: Array | str, **words: Any) -> Judged:
         """Compare a predicted value with what was measured.
 
-        Parameters
-        ----------
-        theory : float
-        values : ndarray or str
-            One value for each seed, or the name of a result.
-        **words
-            As in `Judged.at`: curve and place are those of the sample unless given here.
+        The values are one for each seed, or the name of a result. The words are as in `Judged.at`: curve and place are
+        those of the sample unless given here.
         """
         measured = self[values] if isinstance(values, str) else values
         named = {"curve": self.place.curve, "place": self.place.x, "sample": self.place.networks, **words}
@@ -126,14 +108,7 @@ def sizes_at(d: int, per_d: Settings) -> dict[str, Any]:
 def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple[int, ...]:
     """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
 
-    Parameters
-    ----------
-    name, label : str
-        Figure and curve.
-    place : object
-        Place on the horizontal axis; its text counts.
-    preset : mapping
-        With ``seed`` and ``seeds`` (how many).
+    The place is on the horizontal axis, and its text counts. The preset says how many there are: ``seeds``.
     """
     # The z-scores of points that share their seeds are correlated, so that their spread would have no meaning.
     words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")

@@ -56,14 +56,7 @@ class Section:
 
 
 def write_section(result: FigureResult, out: Path) -> Section:
-    """Draw a figure, write its files beside the report, and return its section.
-
-    Parameters
-    ----------
-    result : FigureResult
-    out : Path
-        Directory, made if missing.
-    """
+    """Draw a figure, write its files beside the report into a directory, made if missing, and return its section."""
     drawing, name, outcome = "", result.figure.name, result.outcome
     letters: Mapping[str, str] = {}
     behind: dict[str, bytes] = {}
@@ -268,23 +261,9 @@ def _section(result: FigureResult, drawing: str, behind: Mapping[str, bytes]) ->
 
 
 def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: float) -> Path:
-    """Write the report.
+    """Write the HTML file of the report into a directory, made if missing, and return its path.
 
-    Parameters
-    ----------
-    sections : sequence of Section
-        In the order of the report.
-    out : Path
-        Directory, made if missing.
-    preset : str
-        Named in the report.
-    seconds : float
-        Duration of the run, named in the report.
-
-    Returns
-    -------
-    Path
-        The HTML file.
+    The sections are in the order of the report, which names the preset and the duration of the run.
     """
     out.mkdir(parents=True, exist_ok=True)
     results = [section.result for section in sections]

@@ -96,17 +96,9 @@ def _pinned(shape: tuple[int, int]) -> NDArray[np.float64]:
 def backend(device: str | None, dtype: str) -> Backend:
     """Choose the array library.
 
-    Parameters
-    ----------
-    device : str or None
-        None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch.
-    dtype : {"float64", "float32"}
-        Precision of the data.
-
-    Raises
-    ------
-    InvalidInput
-        If the device is unknown or absent, the precision is unknown, or a device is given and PyTorch is not installed.
+    The device is None for NumPy, and ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch; the precision of the data is
+    ``"float64"`` or ``"float32"``. Raises `InvalidInput` if the device is unknown or absent, the precision is unknown,
+    or a device is given and PyTorch is not installed.
     """
     one_of("dtype", dtype, ("float64", "float32"))
     precision = cast(Precision, dtype)

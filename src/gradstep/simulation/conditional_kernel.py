@@ -63,28 +63,10 @@ class FeatureKernel:
 def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Array, tolerance: float) -> FeatureKernel:
     """Compute the feature kernel for any activation.
 
-    Parameters
-    ----------
-    activation : ScalarFunction
-        Activation.
-    weights : array, shape (N, d)
-        First layer, double precision.
-    direction : array, shape (d,)
-        Unit vector to condition on. Any direction gives the right answer; the one along which the neurons are most
-        correlated gives it with the fewest orders.
-    tolerance : float
-        Accepted spectral norm of the error, absolute.
-
-    Returns
-    -------
-    FeatureKernel
-        With ``error_bound <= tolerance``.
-
-    Raises
-    ------
-    NotConverged
-        If `MAX_ORDER` orders do not reach the tolerance: neurons that stay strongly correlated (small ``d``) with an
-        activation that is not smooth.
+    The first layer, shape (N, d), is in double precision. The direction, shape (d,), is the unit vector to condition
+    on. Any gives the right answer; the one along which the neurons are most correlated gives it with the fewest orders.
+    The spectral norm of the error is at most `tolerance`, absolute. Raises `NotConverged` if `MAX_ORDER` orders do not
+    reach the tolerance: neurons that stay strongly correlated (small ``d``) with an activation that is not smooth.
     """
     xp = array_namespace(weights)
     along = weights @ direction

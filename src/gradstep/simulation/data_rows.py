@@ -81,10 +81,7 @@ class DataRows:
     def of(cls, rows: ArrayLike, replacement: bool = False) -> Self:
         """Centre, scale and turn a table (M, d).
 
-        Raises
-        ------
-        InvalidInput
-            On another shape, numbers that are not finite, and a table that does not vary.
+        Raises `InvalidInput` on another shape, numbers that are not finite, and a table that does not vary.
         """
         table = finite("rows", rows)
         if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 2:
@@ -104,12 +101,8 @@ class DataRows:
         """Return the coordinates' deviations, with a teacher drawn at random in each class of the problem's inputs.
 
         Its direction in a class is that of a random vector of the class's eigenvectors, weighted by their roots: of
-        isotropic inputs the whole space is one class. The classes have the eigenvectors in decreasing order.
-
-        Raises
-        ------
-        InvalidInput
-            If a class with a part of the teacher does not vary in as many directions as the teacher has.
+        isotropic inputs the whole space is one class. The classes have the eigenvectors in decreasing order. Raises
+        `InvalidInput` if a class with a part of the teacher does not vary in as many directions as the teacher has.
         """
         d = len(self.roots)
         several = problem.teacher.inputs if isinstance(problem.teacher, MultivariateFunction) else 1

@@ -43,10 +43,7 @@ class InputLaw:
     def of(cls, problem: Problem) -> Self:
         """Return the law of a problem with finite sizes.
 
-        Raises
-        ------
-        InvalidInput
-            If the teacher has more directions than a class in which it lies.
+        Raises `InvalidInput` if the teacher has more directions than a class in which it lies.
         """
         if problem.inputs is None:
             return cls()

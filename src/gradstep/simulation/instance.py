@@ -28,21 +28,8 @@ def weight_blocks(
 ) -> Iterator[NDArray[np.float64]]:
     """Draw the first layer, some neurons at a time.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the instance.
-    width, d : int
-        Number of neurons and input dimension.
-    law : {"gaussian", "sphere"}
-        Rows ``N(0, I_d / d)``, or the same rows divided by their norms.
-    drawing : Drawing, optional
-        The way in which they are drawn.
-
-    Yields
-    ------
-    ndarray, shape (rows, d)
-        Each row is a neuron.
+    Rows, each a neuron, are ``N(0, I_d / d)``, or on the ``"sphere"`` the same rows divided by their norms. They come
+    in blocks of shape (rows, d), and `drawing` is the way in which they are drawn.
     """
     for normals in normal_blocks(seed, Purpose.WEIGHTS, width, d, drawing=drawing):
         normals /= np.linalg.norm(normals, axis=1, keepdims=True) if law == "sphere" else math.sqrt(d)
@@ -56,24 +43,7 @@ def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
     proportions, as nearly as whole neurons allow (largest remainders, ties to the smaller value), in random order: the
     proportions of the groups are a parameter of the problem, not a random quantity of it.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the instance.
-    width : int
-        Number of neurons.
-    law : Readout
-        Law of the readout.
-
-    Returns
-    -------
-    ndarray, shape (width,)
-        The values ``a_i`` of order one.
-
-    Raises
-    ------
-    InvalidInput
-        If no neuron gets a value other than zero.
+    The values ``a_i`` are of order one. Raises `InvalidInput` if no neuron gets a value other than zero.
     """
     if law.kind == "gaussian":
         return np.concatenate([block[:, 0] for block in normal_blocks(seed, Purpose.READOUT, width, 1)])

@@ -131,21 +131,9 @@ def leave_one_out(
 ) -> Scores:
     """Measure leave-one-out errors on rows of the fit.
 
-    Parameters
-    ----------
-    ridge : Ridge
-        As `gradstep.simulation.ridge.factorise` returns it.
-    blocks : callable
-        A pass over the features of the rows to score.
-    targets, weights, copies
-        Values for all rows of the fit.
-    penalties : ndarray, shape (P,)
-    mistaken : callable, optional
-        Says of outputs (rows, k, P) and targets (rows, k, 1) where they mean different classes, shape (rows, P).
-
-    Returns
-    -------
-    Scores
+    The fit is one of `gradstep.simulation.ridge.factorise`, and `blocks` is a pass over the features of the rows to
+    score. Targets, weights and copies are of all rows of the fit. For classes `mistaken` says of outputs (rows, k, P)
+    and targets (rows, k, 1) where they mean different ones, shape (rows, P).
     """
     return scores_of(left_out(ridge, blocks, copies, penalties), targets, weights, penalties, mistaken)
 
@@ -173,10 +161,7 @@ def left_out(
 ) -> Iterator[tuple[NDArray[np.intp], Host]]:
     """Yield places of rows with the outputs for them of fits to all other rows, shape (rows, k, P).
 
-    Parameters
-    ----------
-    ridge, blocks, copies, penalties
-        As for `leave_one_out`.
+    What is given is as for `leave_one_out`.
     """
     inverse = 1 / (ridge.eigenvalues[:, None] + penalties)
     for features, index in blocks():
@@ -195,18 +180,8 @@ def left_out_directly(features: Host, copies: Copies, scored: NDArray[np.bool_],
 
     Each penalty takes a Cholesky factor of its own.
 
-    Parameters
-    ----------
-    features : ndarray, shape (n, N)
-    copies : Copies
-        Their weights, which are positive, and targets.
-    scored : ndarray of bool, shape (n,)
-    penalties : ndarray, shape (P,)
-
-    Returns
-    -------
-    ndarray, shape (rows, k, P), or None
-        None where that would be more work or less accurate.
+    The features have shape (n, N), and copies have weights, which are positive, and targets. The outputs have shape
+    (rows, k, P). There are none where that would be more work or less accurate.
     """
     if len(penalties) > _FEW:
         return None

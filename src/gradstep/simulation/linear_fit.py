@@ -33,24 +33,8 @@ def fit_lines(features: Array, labels: Array, loss: Loss, penalty: Penalty, stre
     A convex function of straight lines is its first line plus, for every kink k, the jump of its slope times
     :math:`\max(u-k,0)`. A variable above both stands for each of these maxima.
 
-    Parameters
-    ----------
-    features : ndarray, shape (n, N)
-    labels : ndarray, shape (n,)
-    loss : Loss
-    penalty : Penalty
-    strength : float
-
-    Returns
-    -------
-    weights : ndarray, shape (N,)
-    gap : float
-        Difference between the minimum and the maximum of the dual program, relative: none at the solution.
-
-    Raises
-    ------
-    NotConverged
-        If the program is not solved.
+    The weights come with the relative difference between the minimum and the maximum of the dual program, none at the
+    solution. Raises `NotConverged` if the program is not solved.
     """
     from scipy import sparse  # here: few fits need it
     from scipy.optimize import linprog

@@ -62,28 +62,10 @@ def population_risk(
 ) -> PopulationRisk:
     """Compute the test error of each readout.
 
-    Parameters
-    ----------
-    activation, teacher : ScalarFunction
-        ``sigma`` and ``f*``.
-    weights : array, shape (N, d)
-        First layer, double precision.
-    teacher_direction, spike_direction : array, shape (d,)
-        Unit vectors: ``beta*``, and the direction the general kernel conditions on.
-    readouts : array, shape (N, P)
-        One fitted readout a column.
-    tolerance : float
-        Accepted error of the test error, relative to ``E f*^2``.
-
-    Returns
-    -------
-    PopulationRisk
-        For every column.
-
-    Raises
-    ------
-    NotConverged
-        If the general kernel cannot reach the tolerance.
+    The first layer, shape (N, d), is in double precision, and each column of the readouts, shape (N, P), is a fitted
+    one. The directions are unit vectors: ``beta*``, and the one the general kernel conditions on. The error of the test
+    error, relative to ``E f*^2``, is at most `tolerance`. Raises `NotConverged` if the general kernel cannot reach the
+    tolerance.
     """
     xp = array_namespace(weights)
     scale = float(moments(teacher).second_moment)
@@ -103,21 +85,9 @@ def population_risk(
 def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array, tolerance: float) -> FeatureKernel:
     """Compute ``E sigma(u_i) sigma(u_j)``, in closed form where one is known.
 
-    Parameters
-    ----------
-    activation : ScalarFunction
-        Activation.
-    weights : array, shape (N, d)
-        First layer, double precision.
-    direction : array, shape (d,)
-        Unit vector the general method conditions on; unused by closed forms.
-    tolerance : float
-        Accepted spectral norm of the error; it is raised to what rounding allows if it is below that.
-
-    Returns
-    -------
-    FeatureKernel
-        The N x N matrix and a bound on its error.
+    The first layer, shape (N, d), is in double precision. The general method conditions on the direction, a unit
+    vector; closed forms do not use it. The spectral norm of the error is at most `tolerance`, which is raised to what
+    rounding allows if it is below that.
     """
     variances = array_namespace(weights).sum(weights * weights, axis=1)
     second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)
@@ -147,17 +117,7 @@ def teacher_correlations(
     otherwise a composite Gauss-Legendre rule with panels split at the kinks of the teacher; both are fine enough for
     the sharpest neuron.
 
-    Parameters
-    ----------
-    activation, teacher : ScalarFunction
-        ``sigma`` and ``f*``.
-    mean, scale : ndarray, shape (N,)
-        ``<w_i, beta*>``, and the norm of the part of ``w_i`` orthogonal to ``beta*``.
-
-    Returns
-    -------
-    ndarray, shape (N,)
-        The correlations.
+    For each neuron ``mean`` is ``<w_i, beta*>``, and ``scale`` the norm of the part of ``w_i`` orthogonal to ``beta*``.
     """
     nodes, weights = _teacher_rule(teacher, mean, scale)
     weighted = weights * np.asarray(teacher(nodes))

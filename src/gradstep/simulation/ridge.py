@@ -151,27 +151,9 @@ def factorise(
 ) -> Ridge:
     r"""Factorise :math:`\min_{b,b_0}\sum_\mu\omega_\mu|y_\mu-b_0-b^\top F_\mu|^2+\Lambda|b|^2`.
 
-    Parameters
-    ----------
-    blocks : callable
-        A pass over the features of all rows of the fit. They may be overwritten. Products are formed in their precision
-        and added up in double.
-    rows, width : int
-        Number of rows and of features.
-    targets : ndarray, shape (n, k)
-    weights : ndarray, shape (n,)
-    intercept : bool
-        Whether :math:`b_0` is fitted; it is zero otherwise.
-
-    Returns
-    -------
-    Ridge
-        With vectors over the features.
-
-    Raises
-    ------
-    OutOfRange
-        If the features are too large, infinite or not numbers.
+    A pass over the features of all rows of the fit is `blocks`. These may be overwritten. Products are formed in their
+    precision and added up in double. The targets have shape (n, k) and the weights (n,). Without an `intercept`
+    :math:`b_0` is zero. Raises `OutOfRange` if the features are too large, infinite or not numbers.
     """
     side = _centred_gram if rows <= width else _centred_scatter
     return side(blocks, targets, weights, intercept)
@@ -276,21 +258,9 @@ class RidgePath:
 
 
 def fit_ridge(blocks: Blocks, rows: int, width: int, penalties: Sequence[float]) -> RidgePath:
-    """Fit the readout for every penalty.
+    """Fit the readout for every penalty, in their order.
 
-    Parameters
-    ----------
-    blocks : callable
-        Gives a fresh pass over the features and labels.
-    rows, width : int
-        Sample size ``n`` and number of features ``N``.
-    penalties : sequence of float
-        Positive penalties, in any order.
-
-    Returns
-    -------
-    RidgePath
-        In the order of `penalties`.
+    The penalties are positive, in any order. Each call of `blocks` gives a fresh pass over the features and labels.
     """
     if rows <= width:
         readouts, residual, freedom = dual(*_gathered(blocks), penalties)

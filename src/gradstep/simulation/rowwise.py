@@ -13,14 +13,8 @@ CHUNK_ROWS = 64
 def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> None:
     """Call ``work(slice)`` for consecutive slices that cover `rows` rows, under the caller's `numpy.errstate`.
 
-    Parameters
-    ----------
-    work : callable
-        Changes only the rows of its slice, so that the result depends neither on the order nor on the threads.
-    rows : int
-        Number of rows.
-    threads : int or None
-        Number of threads; None makes one slice of all rows, for libraries that divide the work themselves.
+    The work changes only the rows of its slice, so that the result depends neither on the order nor on the threads.
+    If `threads` is None there is one slice of all rows, for libraries that divide the work themselves.
     """
     if threads is None:
         work(slice(0, rows))

@@ -40,25 +40,9 @@ def gradient(
 ) -> Gradient:
     """Average the gradient over a sample, one block of rows at a time.
 
-    Parameters
-    ----------
-    backend : Backend
-        Where to compute.
-    activation : ScalarFunction
-        ``sigma``.
-    samples : iterable of (inputs, labels)
-        Blocks of shapes (rows, d) and (rows,), on the device and in the precision of the data.
-    weights : array, shape (N, d)
-        First layer, in the precision of the data.
-    readout : array, shape (N,)
-        Readout ``a_i`` at initialisation, in the precision of the data.
-    output_factor : float
-        Prefactor of the network, ``f(x) = output_factor * sum_i a_i sigma(<w_i, x>)``.
-
-    Returns
-    -------
-    Gradient
-        In double precision.
+    The samples are blocks of inputs and labels, shapes (rows, d) and (rows,), on the device. The first layer, shape
+    (N, d), and the readout ``a_i`` at initialisation have the same precision. The network is
+    ``f(x) = output_factor * sum_i a_i sigma(<w_i, x>)``. The gradient is in double precision.
     """
     rows, count = backend.zeros(tuple(weights.shape)), 0
     linear = backend.zeros((weights.shape[1],))
@@ -109,21 +93,9 @@ def measure_spike(
 ) -> Spike:
     """Measure the spike that the step adds to the rows, and the variance of the rows orthogonal to it.
 
-    Parameters
-    ----------
-    before, after : array, shape (N, d)
-        Weights before and after the step, whitened, in double precision.
-    readout : array, shape (N,)
-        Readout at initialisation, in double precision.
-    linear : array, shape (d,), or None
-        `Gradient.linear`, whitened; None when no step was taken.
-    axes : array, shape (k, d), optional
-        Orthonormal directions of the teacher; the first coordinate axis if not given.
-
-    Returns
-    -------
-    Spike
-        The measured values.
+    The weights, shape (N, d), are whitened, as is `linear`, which is `Gradient.linear`, or None when no step was taken.
+    All are in double precision. The orthonormal directions of the teacher are `axes`, shape (k, d), by default the
+    first coordinate axis.
     """
     d, xp = after.shape[1], array_namespace(after)
     axes = xp.eye(1, d, dtype=after.dtype, device=device(after)) if axes is None else axes

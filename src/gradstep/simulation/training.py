@@ -35,14 +35,8 @@ class Optimiser(Protocol):
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the direction of a step, and what the next step has to remember.
 
-        Parameters
-        ----------
-        gradient : array, shape (N, d)
-            ``G``, downhill.
-        second_moment : callable
-            Returns ``X^T X / n_step`` of the samples of this step, shape (d, d).
-        memory : object
-            What the step before has returned; None at the first step.
+        The gradient ``G``, shape (N, d), is downhill, and `second_moment` returns ``X^T X / n_step`` of the samples of
+        this step, shape (d, d). What the step before has returned is `memory`, None at the first step.
         """
 
 
@@ -166,23 +160,9 @@ OPTIMISERS: Mapping[str, type[Optimiser]] = MappingProxyType(
 
 
 def optimiser_of(name: str, options: Mapping[str, Any]) -> Optimiser:
-    """Return an optimiser.
+    """Return the one of `OPTIMISERS` with a name; the options are its fields other than the defaults.
 
-    Parameters
-    ----------
-    name : str
-        One of `OPTIMISERS`.
-    options : mapping
-        Values of its fields other than the defaults.
-
-    Returns
-    -------
-    Optimiser
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown name or option, and on values out of range.
+    Raises `InvalidInput` on an unknown name or option, and on values out of range.
     """
     one_of("optimiser", name, tuple(OPTIMISERS))
     made: Any = OPTIMISERS[name]

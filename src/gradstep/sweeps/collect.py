@@ -263,10 +263,7 @@ def _label(value: Any) -> float | int | str:
 def check_file(path: Path) -> None:
     """See that a dataset can be written to a path, before the work of collecting it.
 
-    Raises
-    ------
-    InvalidInput
-        On an ending of no format, or a directory that does not exist.
+    Raises `InvalidInput` on an ending of no format, or a directory that does not exist.
     """
     if path.suffix not in FORMATS:
         raise InvalidInput("out", str(path), f"a file that ends in {', '.join(FORMATS)}")
@@ -327,10 +324,7 @@ class Status(dict[str, Any]):
 def status(folder: Path | str) -> Status:
     """Count what is finished in a directory, by its files' names (`collect` checks what is in them).
 
-    Raises
-    ------
-    InvalidInput
-        If the directory holds no sweep.
+    Raises `InvalidInput` if the directory holds no sweep.
     """
     folder = Path(folder)
     design = manifest_of(folder)

@@ -216,10 +216,7 @@ class Design:
     def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
         """Yield (point, task) for all that is to be done.
 
-        Parameters
-        ----------
-        shard : (int, int)
-            (i, N): every N-th task, from the i-th on.
+        Of a shard ``(i, N)`` these are every N-th task, from the i-th on.
         """
         mine, shards = shard
         return map(self.task, range(mine, self.task_count, shards))
@@ -236,10 +233,7 @@ class Design:
     def check(self) -> None:
         """See that every value is of its kind and every point a valid problem, before any work starts.
 
-        Raises
-        ------
-        InvalidInput
-            At the first that is not, or at a point that cannot be simulated.
+        Raises `InvalidInput` at the first that is not, or at a point that cannot be simulated.
         """
         if not isinstance(self.base, Mapping):
             raise InvalidInput("problem", self.base, "parameters and their values")
@@ -301,10 +295,7 @@ class Design:
     def from_dict(cls, values: Mapping[str, Any]) -> Design:
         """Read what `to_dict` has written.
 
-        Raises
-        ------
-        InvalidInput
-            On anything else.
+        Raises `InvalidInput` on anything else.
         """
         try:
             axes = tuple(Axis(tuple(a["names"]), tuple(map(tuple, a["values"]))) for a in values["axes"])
@@ -329,18 +320,9 @@ def design_of(
 ) -> Design:
     """Build a design and check it whole.
 
-    Parameters
-    ----------
-    base, over, zipped
-        The problem and the axes of `gradstep.sweep`. A parameter of the problem may be on an axis: the values there
-        take the place of the problem's.
-    seeds, first_seed, paired, theory, device, dtype
-        As in `Design`.
-
-    Raises
-    ------
-    InvalidInput
-        On empty or repeated axes, lists of different lengths, bad counts, and any point that is no valid problem.
+    The problem and the axes are those of `gradstep.sweep`. A parameter of the problem may be on an axis: the values
+    there take the place of the problem's. The others are as in `Design`. Raises `InvalidInput` on empty or repeated
+    axes, lists of different lengths, bad counts, and any point that is no valid problem.
     """
     shared = base.to_dict() if isinstance(base, Problem) else _table("problem", base)
     shared = {name: _plain(name, value) for name, value in shared.items()}

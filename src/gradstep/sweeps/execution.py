@@ -61,10 +61,7 @@ def execute(
 def here(workers: int | None) -> Executor:
     """Return this machine as a place to run: with one worker this process itself.
 
-    Raises
-    ------
-    InvalidInput
-        On a bad number of workers.
+    Raises `InvalidInput` on a bad number of workers.
     """
     return InProcess() if is_integer(workers) and workers == 1 else Processes(workers)
 

@@ -119,10 +119,7 @@ class Processes:
     def finished(self) -> Finished:
         """Wait for at least one task; a lost worker's tasks are run again by new ones.
 
-        Raises
-        ------
-        WorkerLost
-            If workers end before they begin.
+        Raises `WorkerLost` if workers end before they begin.
         """
         results: Finished = []
         while not results:
@@ -271,10 +268,7 @@ class Cluster:
     def finished(self) -> Finished:
         """Wait for a task; Dask itself repeats those of a lost worker.
 
-        Raises
-        ------
-        WorkerLost
-            If the scheduler is gone, or has dropped the task.
+        Raises `WorkerLost` if the scheduler is gone, or has dropped the task.
         """
         while True:
             try:

@@ -25,10 +25,7 @@ class _Damaged(InvalidInput):
 def manifest_of(folder: Path) -> Design:
     """Return the design whose results a directory holds.
 
-    Raises
-    ------
-    InvalidInput
-        If it holds none.
+    Raises `InvalidInput` if it holds none.
     """
     found = _read(folder)
     if found is None:
@@ -51,14 +48,8 @@ def _read(folder: Path) -> Design | None:
 def claim(folder: Path, design: Design) -> None:
     """Write down whose results these are.
 
-    A manifest that is missing or damaged is written anew where all results in the directory are this design's.
-
-    Raises
-    ------
-    InvalidInput
-        If the directory holds results of another design.
-    StoreError
-        If it cannot be written.
+    A manifest that is missing or damaged is written anew where all results in the directory are this design's. Raises
+    `InvalidInput` if the directory holds results of another design. Raises `StoreError` if it cannot be written.
     """
     path = folder / MANIFEST
     try:

@@ -21,11 +21,7 @@ def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return the theory's value of every quantity, one for each penalty, with the solver's residual.
 
     Where some penalties of a path have no prediction, theirs are nan and ``failure`` says why, penalty by penalty.
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        If no penalty has a prediction.
+    Raises `InvalidInput` and `NotConverged` if no penalty has a prediction.
     """
     problem = Problem.from_dict(parameters["problem"])
     penalty = Proportional if problem.is_limit else float

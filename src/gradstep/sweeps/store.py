@@ -38,10 +38,7 @@ class StoreError(GradstepError, OSError):
 def write_whole(path: Path, text: str) -> None:
     """Write a file that appears under its name only when it is whole.
 
-    Raises
-    ------
-    StoreError
-        If it cannot be written (full disk, permissions).
+    Raises `StoreError` if it cannot be written (full disk, permissions).
     """
     content = text.encode("utf-8")
     try:
@@ -60,10 +57,7 @@ def write_whole(path: Path, text: str) -> None:
 def set_aside(path: Path, reason: str) -> None:
     """Give a file that is not whole another name, and say so.
 
-    Raises
-    ------
-    StoreError
-        If it cannot be renamed.
+    Raises `StoreError` if it cannot be renamed.
     """
     aside = path.with_suffix(f".{secrets.token_hex(4)}.damaged")
     try:
@@ -89,10 +83,7 @@ class Store:
     def prepare(self) -> None:
         """Make the directory, see that it can be written, and clear away what writers killed a day ago have left.
 
-        Raises
-        ------
-        InvalidInput
-            If it cannot.
+        Raises `InvalidInput` if it cannot.
         """
         probe = self.folder / f".probe.{secrets.token_hex(4)}.tmp"
         try:
@@ -128,10 +119,7 @@ class Store:
     def read(self, task: Task) -> Result | None:
         """Return a stored result, or None; a file that is not whole is set aside and counts as missing.
 
-        Raises
-        ------
-        StoreError
-            If the file is there and the system does not let it be read.
+        Raises `StoreError` if the file is there and the system does not let it be read.
         """
         path, key = self.path(task), self._key(task)
         try:
@@ -155,10 +143,7 @@ class Store:
     def write(self, task: Task, result: Result) -> None:
         """Store a result.
 
-        Raises
-        ------
-        StoreError
-            If it cannot be written.
+        Raises `StoreError` if it cannot be written.
         """
         content = {"key": self._key(task), "result": result, "checksum": digest(result)}
         write_whole(self.path(task), json.dumps(content))

@@ -49,10 +49,7 @@ class Task:
     def run(self) -> Result:
         """Carry the task out in this process.
 
-        Raises
-        ------
-        InvalidInput
-            If `measure` is not a function of this package.
+        Raises `InvalidInput` if `measure` is not a function of this package.
         """
         module, _, name = self.measure.partition(":")
         # A settings or result file must not be able to call anything else.

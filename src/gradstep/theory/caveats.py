@@ -112,14 +112,7 @@ def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
     The effects are taken to be independent: the root of the sum of their squared sizes is how far predictions are off,
     in the root mean square. Where it is small none is shown.
 
-    Parameters
-    ----------
-    found : mapping
-        From `indicators` or `fit_indicators`.
-
-    Returns
-    -------
-    tuple of Caveat
+    The indicators are those of `indicators` or `fit_indicators`.
     """
     sizes = {key: _size(key, value) for key, value in found.items() if not value <= 0}
     if math.hypot(*sizes.values()) < _LEAST:
@@ -132,14 +125,7 @@ def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
 def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     """Return the largest caveat of each name, the largest first.
 
-    Parameters
-    ----------
-    caveats : iterable of Caveat
-        Caveats of several solutions of which a prediction is the mean.
-
-    Returns
-    -------
-    tuple of Caveat
+    They are caveats of several solutions of which a prediction is the mean.
     """
     largest: dict[str, Caveat] = {}
     for caveat in sorted(caveats, key=lambda caveat: -caveat.size):
@@ -150,25 +136,14 @@ def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
 def spread_caveats(problem: Problem, degrees_of_freedom: float) -> tuple[Caveat, ...]:
     """Return the caveats of the spread around a prediction: the same effects as for the error, with larger sizes.
 
-    Parameters
-    ----------
-    problem : Problem
-        With finite sizes.
-    degrees_of_freedom : float
-        As in `Prediction`.
+    The problem has finite sizes, and the degrees of freedom are as in `Prediction`.
     """
     found = fit_indicators(problem, degrees_of_freedom, step_indicators(problem, _step_of(problem)))
     return _of_others(caveats_of(found), "spread")
 
 
 def spectrum_caveats(problem: Problem) -> tuple[Caveat, ...]:
-    """Return the caveats of the outliers of the features, which do not depend on a fit.
-
-    Parameters
-    ----------
-    problem : Problem
-        With finite sizes.
-    """
+    """Return the caveats of the outliers of the features, which do not depend on a fit, at finite sizes."""
     found = step_indicators(problem, _step_of(problem)) | {"sizes": _of_sizes(problem)}
     return _of_others(caveats_of(found), "outliers")
 
@@ -184,12 +159,7 @@ def _step_of(problem: Problem) -> StepStatistics:
 
 
 def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
-    """Return a line for each caveat of some predictions: of several the largest size, and how many have it.
-
-    Parameters
-    ----------
-    predictions : sequence of Prediction
-    """
+    """Return a line for each caveat of some predictions: of several the largest size, and how many have it."""
     if len(predictions) == 1:
         return [f"caveat: {caveat}" for caveat in predictions[0].caveats]
     every = [caveat for prediction in predictions for caveat in prediction.caveats]

@@ -51,21 +51,10 @@ def damped_direction(problem: Problem) -> DampedDirection:
         \delta=\kappa\Bigl(1-\phi_0\left\langle\frac c{c+\kappa}\right\rangle\Bigr),\qquad
         \gamma=\frac{(1+\delta)\,\mu_1^*}{|\theta|}\sum\frac{\tau c}{c+\kappa}.
 
+    The problem has a finite damping and samples of the step, on isotropic or correlated inputs. Raises `InvalidInput`
+    without a damping, or if an initial output of order one diverges with the width.
+
     Docs, "Correlated inputs", equation (C11).
-
-    Parameters
-    ----------
-    problem : Problem
-        With a finite damping and samples of the step; of isotropic or correlated inputs.
-
-    Returns
-    -------
-    DampedDirection
-
-    Raises
-    ------
-    InvalidInput
-        Without a damping, or if an initial output of order one diverges with the width.
     """
     delta = problem.damping
     if not delta < math.inf:

@@ -53,23 +53,12 @@ _SECOND = np.array([-1.0, 16.0, 16.0, -1.0]) / 12
 
 @dataclass(frozen=True)
 class Axis:
-    """One coordinate of the search.
+    """One coordinate of the search."""
 
-    Attributes
-    ----------
-    scan : ndarray
-        Increasing values of the coarse scan; the first and the last are the bounds.
-    spacing : float
-        Distance of the neighbours in the certificate, and of the finite differences.
-    whole : bool
-        Whether the coordinate takes integers only.
-    reluctance : tuple of float
-        Relative gains that are no reason to leave the lower and the upper bound.
-    """
-
-    scan: Array
-    spacing: float
-    whole: bool = False
+    scan: Array  #: Increasing values of the coarse scan; the first and the last are the bounds.
+    spacing: float  #: Distance of the neighbours in the certificate, and of the finite differences.
+    whole: bool = False  #: Whether the coordinate takes integers only.
+    #: Relative gains that are no reason to leave the lower and the upper bound.
     reluctance: tuple[float, float] = (NEGLIGIBLE, NEGLIGIBLE)
 
 
@@ -143,7 +132,6 @@ def minimise(
     ----------
     function : callable
         Takes points of shape (m, coordinates); positive, smooth, and defined two spacings beyond the box.
-    axes : sequence of Axis
     scanned : callable, optional
         The same function, off by far less than valleys are deep: it is scanned instead, where that takes less time.
     tolerance : float
@@ -152,10 +140,6 @@ def minimise(
         Relative difference of values that counts as none.
     nothing_left : str
         Advice where a value is not positive.
-
-    Returns
-    -------
-    Minimum
 
     Raises
     ------

@@ -83,22 +83,11 @@ _Parts: TypeAlias = tuple[tuple[float, _Prepared], ...]
 
 
 class _Waiting(NamedTuple):
-    """A problem that waits to be solved.
+    """A problem that waits to be solved."""
 
-    Attributes
-    ----------
-    problem : int
-        Number of the problem.
-    place : tuple of int
-        Place of this description among those over which the prediction is averaged.
-    share : float
-        Weight of this description in the mean.
-    prepared : _Prepared
-    """
-
-    problem: int
-    place: tuple[int, int]
-    share: float
+    problem: int  # Number of the problem.
+    place: tuple[int, int]  # Place of this description among those over which the prediction is averaged.
+    share: float  # Weight of this description in the mean.
     prepared: _Prepared
 
 
@@ -188,19 +177,7 @@ def predict_many(
 def predict_roughly(problems: Sequence[Problem]) -> list[Prediction]:
     """Predict a batch with fewer nodes, for a search: errors are off by some 1e-5 as a rule, in half the time or less.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-
-    Returns
-    -------
-    list of Prediction
-        In the order given.
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `predict_many`.
+    Predictions are in the order given. Raises `InvalidInput` and `NotConverged` as `predict_many` does.
     """
     return _predictions(problems, models_for(None, None), _ROUGH)
 
@@ -239,21 +216,8 @@ def _predictions(problems: Sequence[Problem], models: tuple[RowLaw, BulkModel], 
 def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Prediction | GradstepError]:
     """Predict what can be of a batch: a problem that has no prediction has the error that says why in its place.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-    some : bool, optional
-        Whether to raise the first error if there is no prediction at all.
-
-    Returns
-    -------
-    list of Prediction or GradstepError
-        In the order given.
-
-    Raises
-    ------
-    InvalidInput
-        If one of them is no `Problem`.
+    The results are in the order given. If `some` is true and there is no prediction at all, the first error is raised.
+    Raises `InvalidInput` if one of them is no `Problem`.
     """
     for problem in problems:
         check_problem(problem)

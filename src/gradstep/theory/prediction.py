@@ -83,16 +83,7 @@ class Curve:
     def along_teacher(self, t: ArrayLike, alignment: float) -> NDArray[np.float64]:
         """Return the mean of the trained network's output given the projection on the teacher's direction.
 
-        Parameters
-        ----------
-        t : array_like
-            Projections.
-        alignment : float
-            Overlap of the spike direction with the teacher.
-
-        Returns
-        -------
-        ndarray
+        The projections are `t`, and the overlap of the spike direction with the teacher is `alignment`.
         """
         sine = math.sqrt(max(1 - alignment**2, 0.0))
         found = Curve(self.kappa, self.learned, self.target, self.slope)
@@ -108,17 +99,9 @@ class Curve:
     def turned(self, target: NDArray[np.float64], cosine: float, sine: float) -> Curve:
         """Return the curve along another direction in the plane of the spike and the teacher.
 
-        Parameters
-        ----------
-        target : ndarray, shape (nodes,)
-            Mean of the teacher given the projection on that direction.
-        cosine, sine : float
-            Overlaps of that direction with the spike, and with what of the teacher's is orthogonal to the spike.
-
-        Returns
-        -------
-        Curve
-            At the same nodes.
+        The mean of the teacher given the projection on that direction is `target`, shape (nodes,), at the same nodes.
+        The overlaps of that direction with the spike, and with what of the teacher's is orthogonal to the spike, are
+        `cosine` and `sine`.
         """
         return Curve(self.kappa, self.learned, target, self.slope, (cosine, sine))
 
@@ -245,16 +228,8 @@ class Prediction(Summarised):
 def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], largest: Iterable[str]) -> _Solution:
     """Return the middle one of several solutions, with means and largest values of all.
 
-    Parameters
-    ----------
-    parts : sequence of (float, dataclass)
-        Probability of each solution.
-    means, largest : iterable of str
-        Fields to average, and those of which the largest value counts.
-
-    Returns
-    -------
-    dataclass
+    Each solution comes after its probability. Named are the fields to average, and those of which the largest value
+    counts.
     """
     found: dict[str, Any] = {name: sum(share * getattr(part, name) for share, part in parts) for name in means}
     found |= {name: max(getattr(part, name) for _, part in parts) for name in largest}
@@ -266,16 +241,8 @@ def mean_curve(
 ) -> NDArray[np.float64]:
     """Return the mean of functions at common nodes.
 
-    Parameters
-    ----------
-    parts : iterable of (float, ndarray, ndarray)
-        Probability of each function, its own nodes (increasing), and its values there.
-    kappa : ndarray, shape (nodes,)
-        The common nodes; beyond its own a function is constant.
-
-    Returns
-    -------
-    ndarray, shape (nodes,)
+    Each function comes as its probability, its own nodes (increasing), and its values there. Beyond its own nodes it is
+    constant.
     """
     from scipy.interpolate import PchipInterpolator  # takes half of the time that every start takes
 

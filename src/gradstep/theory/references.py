@@ -44,12 +44,8 @@ Label noise is the variance of the noise, which is no part of the test error.
 def reference_lines(predictions: Sequence[Prediction]) -> list[str]:
     """Return a line for each bound that a step can beat: its value, and whether or how often it does.
 
-    Parameters
-    ----------
-    predictions : sequence of Prediction
-        Of problems with one teacher; otherwise there are no lines. There are none for correlated inputs either, for
-        which the kernel bound is not known. A linear teacher has no bounds, and bounds that are
-        the same number share a line.
+    The problems have one teacher; otherwise there are no lines. There are none for correlated inputs either, for which
+    the kernel bound is not known. A linear teacher has no bounds, and bounds that are the same number share a line.
     """
     if not predictions or len({each.problem.teacher for each in predictions}) > 1:
         return []

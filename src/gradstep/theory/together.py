@@ -67,12 +67,8 @@ def together(computations: Iterable[Computation[T]]) -> Iterator[tuple[int, T]]:
     """Yield the results of computations as they come, each with its place among these.
 
     Calls of one function that share the same are one call, if their arrays have the same shapes and fit in the cache.
-    Computations with large arrays are started only when others have ended.
-
-    Raises
-    ------
-    Exception
-        What any of the computations or functions raises.
+    Computations with large arrays are started only when others have ended. Raises what any of the computations or
+    functions raises.
     """
     waiting: dict[Hashable, list[tuple[int, Computation[T], Call]]] = {}
     held: dict[int, int] = {}

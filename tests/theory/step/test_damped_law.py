@@ -146,7 +146,7 @@ def test_drawn_matrices(damping, count, linear, root):
         values, vectors = np.linalg.eigh(whole)
         both = np.stack([direction, theta], axis=1)
         overlap = vectors.T @ both
-        row = [theta @ theta, direction @ theta, theta @ (c * theta), (x.T @ r / count) @ (c * theta)]
+        row = [theta @ theta, direction @ theta, theta @ (c * theta)]
         row += [np.trace(sampled) / d, np.sum(sampled**2) / d, values.mean(), np.mean(values**2)]
         row += [*(both.T @ whole @ both).ravel()]
         if root:
@@ -159,7 +159,7 @@ def test_drawn_matrices(damping, count, linear, root):
                 row += [np.trace(each) / d for each in products] + [direction @ each @ direction for each in products]
         found.append(row)
     one, c = np.ones(3), samples.spectrum.eigenvalue
-    expected = [samples.quadratic(one), samples.with_teacher(one), samples.quadratic(c), samples.with_gradient(c)]
+    expected = [samples.quadratic(one), samples.with_teacher(one), samples.quadratic(c)]
     expected += [samples.trace(one), samples.sampled_square, law.mean, law.second_moment]
     both = np.array([[1, samples.with_teacher(one)], [0, samples.off_teacher]])
     transform, between = law.transform(Z)[0], law.between(Z, both)[0]

@@ -18,14 +18,8 @@ Array = NDArray[np.float64]
 def risk_bound(tau: ArrayLike, *, psi1: ArrayLike, C: ArrayLike) -> Array:
     r"""The bound of Theorem 7, :math:`10\tau^*+C(\sqrt{\tau^*}\sqrt{d/n}+d/n)`.
 
-    Parameters
-    ----------
-    tau : array_like
-        :math:`\tau^*` of (5.1), from :func:`~gradstep.papers.ba2022.tau_star`.
-    psi1 : array_like
-        :math:`n/d`.
-    C : array_like
-        The constant, which the theorem does not name.
+    Here :math:`\tau^*` is that of :func:`~gradstep.papers.ba2022.tau_star` and ``C`` the constant, which the theorem
+    does not name.
     """
     floor, ratio = nonnegative("tau", tau), 1 / positive("psi1", psi1)
     return np.asarray(10 * floor + nonnegative("C", C) * _rate(floor, ratio))
@@ -38,17 +32,8 @@ def _rate(floor: Array, ratio: Array) -> Array:
 def smallest_constant(risk: ArrayLike, tau: ArrayLike, *, psi1: ArrayLike) -> Array:
     r"""The smallest :math:`C\ge0` for which Theorem 7 holds at a measured risk.
 
-    Parameters
-    ----------
-    risk : array_like
-        Measured :math:`\mathcal R_1(\lambda)`.
-    tau, psi1
-        As in :func:`risk_bound`.
-
-    Returns
-    -------
-    ndarray
-        Bounded as :math:`\psi_1` grows if the theorem holds.
+    The risk is the measured :math:`\mathcal R_1(\lambda)`. The constant is bounded as :math:`\psi_1` grows if the
+    theorem holds.
     """
     floor, ratio = nonnegative("tau", tau), 1 / positive("psi1", psi1)
     return np.asarray(np.maximum(nonnegative("risk", risk) - 10 * floor, 0.0) / _rate(floor, ratio))
@@ -57,22 +42,8 @@ def smallest_constant(risk: ArrayLike, tau: ArrayLike, *, psi1: ArrayLike) -> Ar
 def penalty_window(n: int, N: int, epsilon: float) -> tuple[float, float]:
     r"""Penalties that Theorem 7 covers: :math:`n^{\epsilon-1}<\lambda/N<n^{-\epsilon}`.
 
-    Parameters
-    ----------
-    n, N : int
-        Samples and neurons.
-    epsilon : float
-        In (0, 1/2).
-
-    Returns
-    -------
-    tuple of float
-        The ends, for :math:`\lambda` of (4.1).
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range.
+    The ends are for :math:`\lambda` of (4.1), with ``n`` samples, ``N`` neurons and :math:`\epsilon` in (0, 1/2).
+    Raises `InvalidInput` on an argument out of range.
     """
     real("epsilon", epsilon, "in (0, 1/2)", lambda value: 0 < value < 0.5)
     samples, width = float(positive("n", n)), float(positive("N", N))
@@ -82,9 +53,6 @@ def penalty_window(n: int, N: int, epsilon: float) -> tuple[float, float]:
 def beats_kernels(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction) -> bool:
     r"""Return whether :math:`10\tau^*\le\|P_{>1}f^*\|^2`, the sufficient condition after Theorem 7.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation, which is bounded in Lemma 6, and centred teacher.
+    The activation is bounded in Lemma 6, and the teacher is centred.
     """
     return 10 * tau_star(sigma, sigma_star).tau <= kernel_lower_bound(sigma_star)

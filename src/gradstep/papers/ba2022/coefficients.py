@@ -87,13 +87,9 @@ def coefficients(
 ) -> Coefficients:
     """Coefficients (2.2) and (2.3) of an activation and a teacher.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    centred : bool
-        Whether the teacher's mean is subtracted. Assumption 1 requires a teacher of mean zero, which the SoftPlus and
-        ReLU teachers of Figure 3 are not; the paper does not say what it did, and this package centres them by default.
+    The teacher's mean is subtracted if it is to be `centred`. Assumption 1 requires a teacher of mean zero, which the
+    SoftPlus and ReLU teachers of Figure 3 are not; the paper does not say what it did, and this package centres them by
+    default.
     """
     activation = scalar_function(sigma)
     student, target = moments(activation), moments(scalar_function(sigma_star))

@@ -37,32 +37,10 @@ def R_GE(
 ) -> float:
     r"""Risk :math:`\mathcal R_{GE}(\lambda)` of (4.1) given the weights, averaged over samples of size :math:`n`.
 
-    Parameters
-    ----------
-    values : Coefficients
-        Of activation and teacher.
-    W : ndarray, shape (d, N)
-        First layer, one neuron a column.
-    beta : ndarray, shape (d,)
-        Unit vector of the teacher.
-    n : int
-        Samples of the ridge fit.
-    lam : float
-        :math:`\lambda` of (4.1), positive.
-    sigma_eps : float
-        Standard deviation of the label noise; the risk does not include it.
-
-    Returns
-    -------
-    float
-        At least :math:`\|P_{>1}f^*\|^2` (Fact 4).
-
-    Raises
-    ------
-    InvalidInput
-        On a penalty that is not positive.
-    NotConverged
-        If the effective ridge has a relative residual above 1e-10.
+    The first layer, shape (d, N), has one neuron a column, and the teacher's direction, shape (d,), is a unit vector.
+    There are ``n`` samples of the ridge fit. The risk does not include the label noise, and is at least
+    :math:`\|P_{>1}f^*\|^2` (Fact 4). Raises `InvalidInput` on a penalty that is not positive. Raises `NotConverged` if
+    the effective ridge has a relative residual above 1e-10.
 
     Notes
     -----

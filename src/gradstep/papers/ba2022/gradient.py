@@ -30,21 +30,8 @@ def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
     Proposition 2 prints :math:`n` in the place of :math:`\eta`, which contradicts (2.1) and the statement itself, whose
     :math:`A` is close to the gradient as it is here.
 
-    Parameters
-    ----------
-    W0, W1 : ndarray, shape (d, N)
-        Weights before and after the step.
-    eta : float
-        Learning rate.
-
-    Returns
-    -------
-    ndarray, shape (d, N)
-
-    Raises
-    ------
-    InvalidInput
-        On a learning rate that is not positive.
+    The weights before and after the step have shape (d, N), with the learning rate ``eta``. Raises `InvalidInput` on a
+    learning rate that is not positive.
     """
     return np.asarray((W1 - W0) / (positive("eta", eta) * np.sqrt(W0.shape[1])))
 
@@ -52,18 +39,8 @@ def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
 def rank_one(X: Array, y: Array, a: Array, mu1: float) -> Array:
     r"""The matrix :math:`A=\frac{\mu_1}{n\sqrt N}X^\top y a^\top` of Proposition 2.
 
-    Parameters
-    ----------
-    X : ndarray, shape (n, d)
-    y : ndarray, shape (n,)
-    a : ndarray, shape (N,)
-        Readout of (1.1), entries of variance :math:`1/N`.
-    mu1 : float
-        :math:`\mu_1` of the activation.
-
-    Returns
-    -------
-    ndarray, shape (d, N)
+    The inputs have shape (n, d) and the labels (n,). The readout ``a`` of (1.1), shape (N,), has entries of variance
+    :math:`1/N`.
     """
     n, N = y.size, a.size
     return np.asarray(mu1 / (n * np.sqrt(N)) * np.outer(X.T @ y, a))
@@ -72,12 +49,7 @@ def rank_one(X: Array, y: Array, a: Array, mu1: float) -> Array:
 def error_bound(n: ArrayLike, C: ArrayLike) -> Array:
     r"""The bound :math:`C\log^2 n/\sqrt n` of Proposition 2 on :math:`\|G_0-A\|/\|G_0\|`.
 
-    Parameters
-    ----------
-    n : array_like
-        Number of samples.
-    C : array_like
-        The constant, which the proposition does not name.
+    The proposition does not name the constant ``C``.
     """
     samples = positive("n", n)
     return np.asarray(C * np.log(samples) ** 2 / np.sqrt(samples))
@@ -120,14 +92,7 @@ def norms(
     A step with :math:`\eta=\Theta(1)` has operator norm :math:`\eta\sqrt N\|G_0\|\asymp\|W_0\|`; one with
     :math:`\eta=\bar\eta\sqrt N` has Frobenius norm :math:`\bar\eta\sqrt N\cdot\sqrt N\|G_0\|_F\asymp\|W_0\|_F`.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and centred teacher.
-    psi1, psi2, sigma_eps : array_like
-        :math:`n/d`, :math:`N/d`, standard deviation of the label noise.
-    d : array_like
-        Input dimension, for the mean of :math:`\|W_0\|` at finite size.
+    The teacher is centred. The input dimension ``d`` is for the mean of :math:`\|W_0\|` at finite size.
     """
     student = moments(scalar_function(sigma))
     label_variance = coefficients(sigma, sigma_star).second_moment + np.square(sigma_eps)

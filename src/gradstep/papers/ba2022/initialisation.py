@@ -144,25 +144,11 @@ def random_features(
 ) -> RandomFeatures:
     r"""Test and training error of random features at initialisation.
 
+    The coefficients are those of :func:`~gradstep.papers.ba2022.coefficients`, and :math:`\lambda`, :math:`\psi_1` and
+    :math:`\psi_2` are positive. Raises `InvalidInput` if a ratio or the penalty is not positive, a second moment is
+    negative, or the activation is constant. Raises `NotConverged` if the true residual is above 1e-10.
+
     Docs, "Random features", equation (R5).
-
-    Parameters
-    ----------
-    values : Coefficients
-        Of the activation and the teacher, :func:`~gradstep.papers.ba2022.coefficients`.
-    lam : array_like
-        :math:`\lambda` of (4.1), positive.
-    psi1, psi2 : array_like
-        :math:`n/d` and :math:`N/d`, positive.
-    sigma_eps : array_like
-        Standard deviation of the label noise.
-
-    Raises
-    ------
-    InvalidInput
-        A ratio or the penalty is not positive, a second moment is negative, or the activation is constant.
-    NotConverged
-        The true residual is above 1e-10.
 
     Notes
     -----

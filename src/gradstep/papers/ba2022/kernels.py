@@ -60,12 +60,7 @@ class LinearEquivalent:
 def inner_product_kernel(g0: float, g1: float, slope0: float) -> LinearEquivalent:
     r"""Equivalent of :math:`k(x,y)=g(\langle x,y\rangle/d)`: :math:`\alpha=g'(0)`, :math:`\gamma=g(1)-g(0)-g'(0)`.
 
-    Parameters
-    ----------
-    g0, g1 : float
-        :math:`g(0)` and :math:`g(1)`.
-    slope0 : float
-        :math:`g'(0)`.
+    The arguments are :math:`g(0)`, :math:`g(1)` and :math:`g'(0)`.
     """
     return LinearEquivalent(slope0, g1 - g0 - slope0)
 
@@ -73,12 +68,7 @@ def inner_product_kernel(g0: float, g1: float, slope0: float) -> LinearEquivalen
 def distance_kernel(g0: float, g2: float, slope2: float) -> LinearEquivalent:
     r"""Equivalent of :math:`k(x,y)=g(|x-y|^2/d)`: :math:`\alpha=-2g'(2)`, :math:`\gamma=g(0)-g(2)+2g'(2)`.
 
-    Parameters
-    ----------
-    g0, g2 : float
-        :math:`g(0)` and :math:`g(2)`.
-    slope2 : float
-        :math:`g'(2)`, negative.
+    The arguments are :math:`g(0)`, :math:`g(2)` and :math:`g'(2)`, which is negative.
     """
     return LinearEquivalent(-2 * slope2, g0 - g2 + 2 * slope2)
 
@@ -86,10 +76,7 @@ def distance_kernel(g0: float, g2: float, slope2: float) -> LinearEquivalent:
 def tangent_kernel(sigma: str | ScalarFunction) -> LinearEquivalent:
     r"""Equivalent of the tangent kernel of (3.1): :math:`\alpha=\mu_1^2`, :math:`\gamma=E\sigma'^2-\mu_1^2`.
 
-    Parameters
-    ----------
-    sigma : str or ScalarFunction
-        Continuous activation.
+    The activation is continuous.
     """
     values = moments(scalar_function(sigma))
     return LinearEquivalent(values.derivative_mean**2, values.derivative_variance)
@@ -101,14 +88,7 @@ def kernel_ridge_penalty(lam: ArrayLike, n: ArrayLike, *, published: bool = Fals
     The minimiser of the objective of (3.2) is :math:`k(x,X)^\top(K+n\lambda I)^{-1}y`. The paper writes
     :math:`(K+\lambda I)^{-1}`, which belongs to a sum of squares instead of their mean.
 
-    Parameters
-    ----------
-    lam : array_like
-        :math:`\lambda` of (3.2).
-    n : array_like
-        Number of samples.
-    published : bool
-        Return :math:`\lambda`, as the paper's closed form has it.
+    With `published` it is :math:`\lambda` itself, as the paper's closed form has it.
     """
     return nonnegative("lam", lam) * (1.0 if published else positive("n", n))
 
@@ -122,23 +102,11 @@ def R_linear(
 ) -> Array:
     r"""Risk of ridge regression on the inputs, :math:`\min_b\frac1n|y-Xb|^2+\ell|b|^2`.
 
+    The teacher's mean is subtracted. At a penalty :math:`\ell` of zero there have to be more samples than dimensions.
+    The risk does not include the label noise. Raises `InvalidInput` if an argument is out of range, or the penalty is
+    zero with no more samples than dimensions.
+
     Docs, "Random features", equation (R7).
-
-    Parameters
-    ----------
-    sigma_star : str or ScalarFunction
-        Teacher, whose mean is subtracted.
-    penalty : array_like
-        :math:`\ell\ge0`; at 0 there have to be more samples than dimensions.
-    psi1 : array_like
-        :math:`n/d`.
-    sigma_eps : array_like
-        Standard deviation of the label noise; the risk does not include it.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of range, or the penalty is zero with no more samples than dimensions.
 
     Notes
     -----
@@ -169,16 +137,8 @@ def R_ker(
 ) -> Array:
     r"""Risk :math:`\mathcal R_{ker}` of kernel ridge regression (3.2) with a centred teacher.
 
-    Parameters
-    ----------
-    kernel : LinearEquivalent
-        From :func:`inner_product_kernel` or :func:`distance_kernel`.
-    sigma_star
-        As in :func:`R_linear`.
-    ridge : array_like
-        Penalty that is added to the kernel matrix; see :func:`kernel_ridge_penalty`.
-    psi1, sigma_eps
-        As in :func:`R_linear`.
+    The kernel is one of :func:`inner_product_kernel` or :func:`distance_kernel`. The penalty ``ridge`` is added to the
+    kernel matrix, see :func:`kernel_ridge_penalty`, and the others are as in :func:`R_linear`.
     """
     penalty = (nonnegative("ridge", ridge) + kernel.diagonal) / (kernel.linear * positive("psi1", psi1))
     return R_linear(sigma_star, penalty=penalty, psi1=psi1, sigma_eps=sigma_eps)
@@ -197,12 +157,7 @@ def R_NTK(
 
     The penalty :math:`(\lambda/N)|a|^2` of (3.1) adds :math:`\lambda n/N` to the kernel matrix.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and centred teacher.
-    lam, psi1, psi2, sigma_eps : array_like
-        As in :func:`~gradstep.papers.ba2022.R_0`.
+    The teacher is centred, and the others are as in :func:`~gradstep.papers.ba2022.R_0`.
     """
     ridge = nonnegative("lam", lam) * positive("psi1", psi1) / positive("psi2", psi2)
     return R_ker(tangent_kernel(sigma), sigma_star, ridge=ridge, psi1=psi1, sigma_eps=sigma_eps)

@@ -80,19 +80,10 @@ class SmallStep:
 def theta_squared(values: Coefficients, psi1: ArrayLike, sigma_eps: ArrayLike = 0.0) -> Array:
     r"""Squared norm of the gradient's direction, :math:`\theta^2=\mu_1^{*2}+E y^2/\psi_1` (Proposition 2).
 
+    The samples of the step per input dimension are :math:`\psi_1`, ``inf`` for the population gradient. Raises
+    `InvalidInput` on an argument out of range.
+
     Docs, "Small step", equation (S2).
-
-    Parameters
-    ----------
-    values : Coefficients
-    psi1 : array_like
-        Samples of the step per input dimension; ``inf`` for the population gradient.
-    sigma_eps : array_like
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range.
     """
     ratio = positive("psi1", psi1, infinite=True)
     labels = values.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
@@ -137,16 +128,11 @@ def small_step(
 ) -> SmallStep:
     r"""Errors after one step of size :math:`\eta=\Theta(1)`, and the gain over random features (Theorem 5).
 
-    Docs, "Small step", equations (S3) and (S4).
+    The samples of the step per input dimension are ``psi1_step``, by default those of the ridge fit; ``inf`` is the
+    population gradient. The width ``N`` is for the leading finite-width correction of this project; by default it is
+    the limit of the theorem.
 
-    Parameters
-    ----------
-    values, eta, lam, psi1, psi2, sigma_eps
-        See the module.
-    psi1_step : array_like, optional
-        Samples of the step per input dimension, by default those of the ridge fit; ``inf`` is the population gradient.
-    N : array_like, optional
-        Width, for the leading finite-width correction of this project; by default the limit of the theorem.
+    Docs, "Small step", equations (S3) and (S4).
 
     Notes
     -----
@@ -200,16 +186,9 @@ def R_0(
 ) -> Array:
     r"""Prediction risk :math:`\mathcal R_0(\lambda)` of the initial random features, (3.1) and (4.1).
 
-    Docs, "Small step", equation (S1).
+    The teacher is `centred` as in :func:`~gradstep.papers.ba2022.coefficients`.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    lam, psi1, psi2, sigma_eps
-        See the module.
-    centred : bool
-        See :func:`~gradstep.papers.ba2022.coefficients`.
+    Docs, "Small step", equation (S1).
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps).test_error
@@ -315,9 +294,6 @@ def delta_large_step(
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
     r"""Lower bound :math:`\|P_{>1}f^*\|^2=\mu_2^{*2}` of (3.3) and Fact 4 on the risk of every fixed kernel.
 
-    Raises
-    ------
-    InvalidInput
-        If the function is unknown.
+    Raises `InvalidInput` if the function is unknown.
     """
     return float(coefficients(sigma_star, sigma_star).mu2_star_squared)

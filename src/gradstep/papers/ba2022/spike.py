@@ -49,14 +49,7 @@ def theta(
 ) -> Array:
     r"""Limit of :math:`|X^\top y|/n`, so that :math:`\sqrt N|G_0|\to|\mu_1|\theta` (Proposition 2).
 
-    Parameters
-    ----------
-    sigma_star : str or ScalarFunction
-        Teacher.
-    psi1, sigma_eps : array_like
-        :math:`n/d` and the standard deviation of the label noise.
-    centred : bool
-        See :func:`~gradstep.papers.ba2022.coefficients`.
+    The teacher is `centred` as in :func:`~gradstep.papers.ba2022.coefficients`.
     """
     return np.asarray(np.sqrt(theta_squared(coefficients(sigma_star, sigma_star, centred=centred), psi1, sigma_eps)))
 
@@ -72,18 +65,11 @@ def spiked_law(
 ) -> Outlier:
     r"""Outlier of the first layer after one small step (spiked Marchenko-Pastur law).
 
-    Docs, "Spectra", equation (Z9).
+    The linear coefficients of the activation, not zero, and of the teacher are ``mu1`` and ``mu1_star``, and ``theta2``
+    is :math:`\theta^2`, positive. The width ``N`` is for the finite-width correction, which does not move
+    ``threshold``.
 
-    Parameters
-    ----------
-    eta, psi2 : array_like
-        Learning rate and :math:`N/d`.
-    mu1, mu1_star : array_like
-        Linear coefficients of the activation, not zero, and of the teacher.
-    theta2 : array_like
-        :math:`\theta^2`, positive.
-    N : array_like, optional
-        Width, for the finite-width correction, which does not move ``threshold``.
+    Docs, "Spectra", equation (Z9).
 
     Notes
     -----
@@ -120,21 +106,12 @@ def outlier(
     N: ArrayLike | None = None,
     centred: bool = True,
 ) -> Outlier:
-    r"""Largest singular value of :math:`W_1` and the overlaps of its singular vectors.
+    """Largest singular value of :math:`W_1` and the overlaps of its singular vectors.
+
+    The step is as in :func:`~gradstep.papers.ba2022.R_1`. Raises `InvalidInput` on an argument out of range, a function
+    that is unknown, or an activation with jumps.
 
     Docs, "Spectra", equation (Z9).
-
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    eta, psi1, psi2, sigma_eps, N, centred
-        As in :func:`~gradstep.papers.ba2022.R_1`.
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, a function that is unknown, or an activation with jumps.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     values.check_step()

@@ -57,16 +57,9 @@ def student_risk(
 ) -> Array:
     r"""The objective of (5.1), :math:`E_{\xi_1}(\sigma^*(\xi_1)-E_{\xi_2}\sigma(\kappa\xi_1+\xi_2))^2`.
 
-    Docs, "Bounds", equation (O3).
+    The slopes :math:`\kappa` have either sign. The teacher's mean is subtracted if it is to be `centred`.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    kappa : array_like
-        Slopes, of either sign.
-    centred : bool
-        Whether the teacher's mean is subtracted.
+    Docs, "Bounds", equation (O3).
     """
     slope = np.asarray(kappa, dtype=np.float64)
     # A neuron of this slope is one of the spiked random features of Cui et al. 2024.
@@ -78,14 +71,9 @@ def student_risk(
 def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, centred: bool = True) -> TauStar:
     r"""Infimum over the slope, :math:`\tau^*` and :math:`\kappa^*` of (5.1).
 
-    Docs, "Bounds", equation (O3).
+    The teacher's mean is subtracted if it is to be `centred`, as in Assumption 1.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    centred : bool
-        Whether the teacher's mean is subtracted, as in Assumption 1.
+    Docs, "Bounds", equation (O3).
     """
     return _tau_star(scalar_function(sigma), scalar_function(sigma_star), centred)
 
@@ -131,24 +119,10 @@ def constructed_readout(
 ) -> Array:
     r"""Readout of the student of Lemma 6 on the raw features: the average over a subset of neurons.
 
-    Parameters
-    ----------
-    slopes : array_like, shape (N,)
-        Slope :math:`\bar\eta\mu_1\mu_1^*\sqrt N a_j` that the step gives neuron :math:`j` along the teacher.
-    kappa : float
-        Slope wanted, :math:`\kappa^*` of :func:`tau_star`.
-    tolerance : float
-        Largest distance from it.
-
-    Returns
-    -------
-    ndarray, shape (N,)
-        :math:`\tilde a_j/\sqrt N=1/|S|` on the subset :math:`S` and 0 elsewhere.
-
-    Raises
-    ------
-    InvalidInput
-        If no neuron is within the tolerance.
+    The slope :math:`\bar\eta\mu_1\mu_1^*\sqrt N a_j` is what the step gives neuron :math:`j` along the teacher, and
+    ``kappa`` is the slope wanted, :math:`\kappa^*` of :func:`tau_star`, with the largest distance from it. The readout
+    is :math:`\tilde a_j/\sqrt N=1/|S|` on the subset :math:`S` and 0 elsewhere. Raises `InvalidInput` if no neuron is
+    within the tolerance.
     """
     chosen = np.abs(np.asarray(slopes, dtype=np.float64) - kappa) <= tolerance
     if not chosen.any():
@@ -177,27 +151,14 @@ def constructed_risk(
         c &= \frac{\kappa}{\mu_1^*}\sqrt{\frac{E y^2}{\psi_1}}, \qquad
         V = 1+\Bigl(\frac{\kappa}{\mu_1\mu_1^*}\Bigr)^2\frac{E y^2\,\mathrm{Var}\,\sigma'}{\psi_1} .
 
+    At an infinite :math:`\psi_1`, the samples of the step per dimension, it is the objective of (5.1). The neurons
+    used, by default infinitely many, have the slope ``kappa``, by default :math:`\kappa^*`. The teacher's mean is
+    subtracted if it is to be `centred`.
+
+    Raises `InvalidInput` if the teacher has no linear part, so that the gradient has no component along it, or if the
+    slope is infinite.
+
     Docs, "Bounds", equation (O4).
-
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    psi1 : array_like
-        Samples of the step per dimension; ``inf`` gives the objective of (5.1).
-    sigma_eps : array_like
-        Standard deviation of the label noise.
-    kappa : float, optional
-        Slope of the neurons used; by default :math:`\kappa^*`.
-    neurons : array_like
-        Size of the subset.
-    centred : bool
-        Whether the teacher's mean is subtracted.
-
-    Raises
-    ------
-    InvalidInput
-        If the teacher has no linear part, so that the gradient has no component along it, or if the slope is infinite.
     """
     student, target = moments(scalar_function(sigma)), moments(scalar_function(sigma_star))
     slope = tau_star(sigma, sigma_star, centred=centred).kappa if kappa is None else float(kappa)

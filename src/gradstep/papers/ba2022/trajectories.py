@@ -91,14 +91,8 @@ def train(
     There are inputs (n, d) and labels (n,). The weights (N, d) and the readout of order one (N,) are those at
     initialisation. The output scale of the parameterisation is one, or the square root of N for ``"NTK"``. The rate is
     that of the function: the parameters move by ``N rate / scale**2`` times their gradients. The loss is half the mean
-    squared residual. Weights are recorded along some directions (d,).
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown parameterisation.
-    NotConverged
-        If the loss is not below the bound after `maximum_steps`, or diverges.
+    squared residual. Weights are recorded along some directions (d,). Raises `InvalidInput` on an unknown
+    parameterisation. Raises `NotConverged` if the loss is not below the bound after `maximum_steps`, or diverges.
     """
     n, N = len(inputs), len(weights)
     scales = {"mean-field": 1.0, "NTK": math.sqrt(N)}

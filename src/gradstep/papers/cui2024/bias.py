@@ -90,14 +90,10 @@ def trained_bias(
     sigma_eps: float = 0.0,
     largest: float = 4.0,
 ) -> TrainedBias:
-    r"""Train the bias together with the readout.
+    """Train the bias together with the readout.
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma, alpha, lam, beta, sigma_eps
-        As in :func:`biased_statistics`.
-    largest : float
-        Biases of absolute value up to this, which is positive, are searched.
+    Biases of absolute value up to ``largest``, which is positive, are searched; the others are as in
+    :func:`biased_statistics`.
 
     Notes
     -----
@@ -128,16 +124,8 @@ def biased_lower_bound(
 ) -> tuple[float, float]:
     """Lower bound (132): (27) at the best bias.
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma
-        As in :func:`biased_statistics`.
-    largest : float
-        Biases of absolute value up to this are searched.
-
-    Returns
-    -------
-    bound, bias : float
+    The bound comes with that bias. Biases of absolute value up to ``largest`` are searched; the others are as in
+    :func:`biased_statistics`.
     """
 
     def at(b: ArrayLike) -> Array:

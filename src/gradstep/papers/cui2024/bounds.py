@@ -43,15 +43,7 @@ _PENALTIES = Axis(np.log(np.geomspace(1e-6, 1e8, 29)), spacing=0.05)
 def best_linear(sigma_star: str | ScalarFunction) -> float:
     r"""Error of the best linear estimator, :math:`E\sigma_*^2-(E z\sigma_*)^2` (section 4.2).
 
-    Parameters
-    ----------
-    sigma_star : str or ScalarFunction
-        Teacher.
-
-    Returns
-    -------
-    float
-        The label noise is not included. An estimator with a constant term also removes the squared mean.
+    The label noise is not included. An estimator with a constant term also removes the squared mean.
     """
     target = moments(scalar_function(sigma_star))
     return float(target.second_moment - target.linear**2)
@@ -71,11 +63,8 @@ def upper_bound(
 
     Parameters are those of :func:`~gradstep.papers.cui2024.equivalent_features`.
 
-    Returns
-    -------
-    ndarray
-        :math:`E\sigma_*^2-\langle\mu_0,h\rangle^2/|\mu_0|^2` with :math:`h=E[\sigma_*|\kappa]`. It is attained at
-        infinite penalty, where only the common mean of the neurons is fitted.
+    It is :math:`E\sigma_*^2-\langle\mu_0,h\rangle^2/|\mu_0|^2` with :math:`h=E[\sigma_*|\kappa]`, attained at infinite
+    penalty, where only the common mean of the neurons is fitted.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, folded=True)
     norm = (table.weights * table.mean**2).sum(axis=-1)
@@ -101,13 +90,10 @@ def lower_bound(
 
     Parameters are those of :func:`~gradstep.papers.cui2024.equivalent_features`.
 
-    Returns
-    -------
-    ndarray
-        Squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and
-        :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the part of the teacher's input orthogonal to
-        the spike. The paper states it at :math:`\gamma=1`. It bounds the spiked random features model: at finite
-        :math:`\alpha_0` the network itself has one more direction.
+    It is the squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and
+    :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the part of the teacher's input orthogonal to the spike. The paper
+    states it at :math:`\gamma=1`. It bounds the spiked random features model: at finite :math:`\alpha_0` the network
+    itself has one more direction.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, folded=True)
     root = np.sqrt(table.weights)
@@ -159,14 +145,8 @@ def best_step(
 ) -> BestStep:
     r"""Minimise (26) or (27) over the step size, for a population gradient (28).
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher, both with a linear part.
-    bound : {"upper", "lower"}
-        The bound to minimise: (26) or (27).
-    largest_strength : float
-        Spike strengths from 0.01 up to this value are searched.
+    Activation and teacher both have a linear part. The bound is the ``"upper"`` one (26) or the ``"lower"`` one (27),
+    and spike strengths from 0.01 up to ``largest_strength`` are searched.
 
     Notes
     -----
@@ -227,19 +207,11 @@ def best_penalty(
     beta: float = 1.0,
     sigma_eps: float = 0.0,
 ) -> BestPenalty:
-    r"""Minimise the test error (25) over the penalty: the error that (26) and (27) bracket.
+    """Minimise the test error (25) over the penalty: the error that (26) and (27) bracket.
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma
-        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
-    alpha, beta, sigma_eps : float
-        As in :func:`~gradstep.papers.cui2024.summary_statistics`.
-
-    Raises
-    ------
-    NotConverged
-        If the minimum cannot be certified (:func:`gradstep.theory.minimise.minimise`).
+    The spike is as in :func:`~gradstep.papers.cui2024.equivalent_features`, the sizes and the noise as in
+    :func:`~gradstep.papers.cui2024.summary_statistics`. Raises `NotConverged` if the minimum cannot be certified
+    (:func:`gradstep.theory.minimise.minimise`).
 
     Notes
     -----
@@ -283,17 +255,8 @@ def realised_functions(
 ) -> Realised:
     """Return the functions that realise (26) and (27).
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma
-        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
-    kappa : array_like
-        Projections.
-
-    Returns
-    -------
-    Realised
-        Of the shape of ``kappa``.
+    The spike is as in :func:`~gradstep.papers.cui2024.equivalent_features`, and the functions have the shape of the
+    projections ``kappa``.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     root = np.sqrt(table.weights)

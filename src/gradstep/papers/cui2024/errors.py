@@ -148,19 +148,10 @@ def solve(
 ) -> SummaryStatistics:
     r"""Solve Result 3.3 for given features.
 
+    The features are those of :func:`~gradstep.papers.cui2024.equivalent_features`, and the others, as in
+    :func:`summary_statistics`, broadcast with their spike. Raises `NotConverged` as in :func:`summary_statistics`.
+
     Docs, "Large step", equations (L2), (L3), (L4), (L5), (L6) and (L7).
-
-    Parameters
-    ----------
-    features : ConditionalMoments
-        From :func:`~gradstep.papers.cui2024.equivalent_features`.
-    alpha, lam, beta, sigma_eps, published
-        As in :func:`summary_statistics`; they broadcast with the spike of the features.
-
-    Raises
-    ------
-    NotConverged
-        As in :func:`summary_statistics`.
 
     Notes
     -----
@@ -455,19 +446,8 @@ def _newton(hats: _Hats, beta: Array, lam: Array) -> tuple[Array, Array]:
 def learned_function(sigma: str | ScalarFunction, statistics: SummaryStatistics, kappa: ArrayLike) -> Array:
     r"""Mean output given the projection on the spike, :math:`\omega_0(\kappa)=m\mu_0+\kappa\theta\mu_1` (Figure 3).
 
-    Parameters
-    ----------
-    sigma : str or ScalarFunction
-        The activation of the statistics.
-    statistics : SummaryStatistics
-        Without a bias, of any shape.
-    kappa : array_like
-        Projections, of any shape.
-
-    Returns
-    -------
-    ndarray
-        Shape of the statistics followed by that of ``kappa``.
+    The activation is that of the statistics, which are without a bias. The result has the shape of the statistics
+    followed by that of the projections ``kappa``.
     """
     kappa = np.asarray(kappa, dtype=np.float64)
     r, c, _, m, theta, _ = _outer(statistics, kappa)
@@ -478,17 +458,7 @@ def learned_function(sigma: str | ScalarFunction, statistics: SummaryStatistics,
 def learned_along_target(sigma: str | ScalarFunction, statistics: SummaryStatistics, t: ArrayLike) -> Array:
     r"""Mean output given the projection :math:`t=\langle w_*,x\rangle` on the target's direction (Figure 1).
 
-    Parameters
-    ----------
-    sigma, statistics
-        As in :func:`learned_function`.
-    t : array_like
-        Projections, of any shape.
-
-    Returns
-    -------
-    ndarray
-        Shape of the statistics followed by that of ``t``.
+    The result has the shape of the statistics, which are as in :func:`learned_function`, followed by that of ``t``.
 
     Notes
     -----

@@ -159,24 +159,10 @@ def stepped_groups(
 ) -> NeuronGroups:
     r"""Return the groups after a step from a readout of several values (Appendix A for each group).
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation, which must be odd, and teacher.
-    vocabulary : mapping of float to float
-        From each value :math:`u` of :math:`\sqrt p\,a_i` at initialisation to the fraction of the neurons that have it.
-    eta_tilde, alpha0, sigma_eps : float
-        As in :func:`~gradstep.papers.cui2024.equivalent_srf`.
-
-    Returns
-    -------
-    NeuronGroups
-        One group for each value, with :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`.
-
-    Raises
-    ------
-    InvalidInput
-        If the activation is not odd, or for the reasons of `equivalent_srf` and `NeuronGroups.of`.
+    The activation is odd. The vocabulary maps each value :math:`u` of :math:`\sqrt p\,a_i` at initialisation to the
+    fraction of the neurons that have it, and the step is as in :func:`~gradstep.papers.cui2024.equivalent_srf`. There
+    is one group for each value, with :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`. Raises `InvalidInput` if the activation
+    is not odd, or for the reasons of `equivalent_srf` and `NeuronGroups.of`.
     """
     if (activation := scalar_function(sigma)).parity != "odd":
         raise InvalidInput("sigma", activation.name, "an odd activation, whose steps do not stretch the rows")
@@ -188,17 +174,8 @@ def stepped_groups(
 def density_groups(values: ArrayLike, weights: ArrayLike, *, r: float, c: float, gamma: float) -> NeuronGroups:
     r"""Return one group for each node of a quadrature over a continuous density of the readout, (161) to (164).
 
-    Parameters
-    ----------
-    values, weights : array_like
-        Nodes :math:`u` of the quadrature and weights :math:`\rho(u)du`.
-    r, c, gamma : float
-        Spike strength, bulk variance and alignment of a neuron with :math:`u=1`.
-
-    Returns
-    -------
-    NeuronGroups
-        With these groups the sums of (155) and (156) are the integrals of the paper's equations for a density.
+    The nodes of the quadrature are :math:`u`, its weights :math:`\rho(u)du`, and the spike is that of a neuron with
+    :math:`u=1`. With these groups the sums of (155) and (156) are the integrals of the paper's equations for a density.
     """
     u = np.asarray(values, dtype=np.float64)
     return NeuronGroups.of(weights, strengths=u * r, variances=1 + u**2 * (c - 1), alignments=gamma)
@@ -531,12 +508,7 @@ class GroupBounds:
 def group_bounds(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, groups: NeuronGroups) -> GroupBounds:
     """Bound the test error at the best penalty.
 
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    groups : NeuronGroups
-        Groups of the neurons after the step.
+    The groups are those after the step.
     """
     table = _tables(scalar_function(sigma), scalar_function(sigma_star), groups)
     linear = (table.kappa[None] * table.slope[:, None]).reshape(-1, table.weight.size)

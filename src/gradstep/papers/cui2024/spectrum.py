@@ -32,17 +32,8 @@ def spectral_law(
 ) -> Law:
     r"""Limiting law of the eigenvalues of :math:`\Phi^\top\Phi/n`, from the Stieltjes transform (190).
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma
-        As in `equivalent_features` (the law does not depend on the teacher).
-    alpha, beta : float
-        :math:`n/d` and :math:`p/d`.
-
-    Returns
-    -------
-    Law
-        Its single outlier, of order :math:`p`, is `outlier`.
+    The spike is as in `equivalent_features`, and the law does not depend on the teacher. Its single outlier, of order
+    :math:`p`, is `outlier`.
 
     Notes
     -----
@@ -81,16 +72,10 @@ def outlier(
 ) -> Array:
     r"""Outlier of :math:`\Phi^\top\Phi/n`, with its terms of order one, or (191) as published.
 
-    Docs, "Spectra", equation (Z4).
+    The spike is as in `spectral_law`, with the width ``p``, ``n`` samples and the input dimension ``d``. With
+    `published` it is :math:`p\,E\mu_0^2`, the leading order (191).
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma
-        As in `spectral_law`.
-    p, n, d : array_like
-        Width, number of samples and input dimension.
-    published : bool
-        Return :math:`p\,E\mu_0^2`, the leading order (191).
+    Docs, "Spectra", equation (Z4).
 
     Notes
     -----

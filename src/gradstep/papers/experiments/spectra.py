@@ -72,11 +72,7 @@ def displaced(law: Law, eigenvalues: Array) -> float:
     Eigenvalues are rigid: at any size those of one instance are within a few places of their law, and the corrections
     to the law are of the same order. Each outlier removes one of them from the bulk.
 
-    Parameters
-    ----------
-    law : Law
-    eigenvalues : ndarray, shape (seeds, non-zero ones)
-        Eigenvalues of several instances, which are pooled.
+    The eigenvalues of several instances, shape (seeds, non-zero ones), are pooled.
     """
     pooled, share = np.sort(eigenvalues, axis=None), 1 - law.atom
     measured = law.atom + share * (np.arange(pooled.size) + 0.5) / pooled.size

@@ -47,23 +47,14 @@ def spikes(
 
     .. math:: c_k\,E_u\big[(c_1\eta\,\tilde X\beta+\sqrt\rho\,u)^{\circ k}\big](a^{\circ k})^\top ,\qquad u\sim N(0,1).
 
-    Docs, "Intermediate step", equation (I2).
+    The activation is centred. The projection :math:`\tilde X\beta`, shape (n,), is that on :math:`\beta=X^\top y/n`,
+    the readout, shape (N,), is :math:`a\sim N(0,I/N)`, and the order is :math:`l`.
 
-    Parameters
-    ----------
-    activation : str or ScalarFunction
-        Centred.
-    projection : ndarray, shape (n,)
-        :math:`\tilde X\beta` with :math:`\beta=X^\top y/n`.
-    readout : ndarray, shape (N,)
-        :math:`a\sim N(0,I/N)`.
-    eta : float
-    order : int
-        :math:`l`.
-    rest : float
-        :math:`\rho=N\tau`, with :math:`\tau` the ``bulk`` of `gradstep.theory.step.statistics.StepStatistics`. Zero
-        gives the published :math:`F_l`, which lacks terms of the same order as its own: the part of the gradient
-        beyond rank one is small in operator norm but shifts every pre-activation as much as the spike (this project).
+    The rest is :math:`\rho=N\tau`, with :math:`\tau` the ``bulk`` of `gradstep.theory.step.statistics.StepStatistics`.
+    Zero gives the published :math:`F_l`, which lacks terms of the same order as its own: the part of the gradient
+    beyond rank one is small in operator norm but shifts every pre-activation as much as the spike (this project).
+
+    Docs, "Intermediate step", equation (I2).
     """
     c = coefficients(activation, order)
     shift = c[1] * eta * projection
@@ -85,24 +76,10 @@ def spike_sizes(
 
     .. math:: |c_k|\sqrt{n\,E_\kappa\big(E_u(c_1\eta|\beta|\kappa+\sqrt\rho u)^k\big)^2}\;\sqrt{N^{1-k}(2k-1)!!}
 
+    The limit of :math:`|\beta|` is ``gradient_norm``, there are ``n`` fresh samples and ``width`` neurons, and the
+    others are as in `spikes`. The norms have shape (order, ...).
+
     Docs, "Intermediate step", equation (I3).
-
-    Parameters
-    ----------
-    activation, eta
-        As in `spikes`.
-    gradient_norm : float
-        Limit of :math:`|\beta|`.
-    order
-        As in `spikes`.
-    n, width : array_like
-        Fresh samples and neurons.
-    rest
-        As in `spikes`.
-
-    Returns
-    -------
-    ndarray, shape (order, ...)
     """
     c = coefficients(activation, order)
     eta, n, width, rest = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (eta, n, width, rest)))
@@ -121,17 +98,7 @@ def gaussian_equivalent(
 ) -> Array:
     r"""Draw :math:`c_1\tilde XW_0^\top+c_{>1}Z`, which has the same errors as :math:`F_0`.
 
-    Parameters
-    ----------
-    activation : str or ScalarFunction
-        Its mean is left out.
-    inputs : ndarray, shape (n, d)
-    weights : ndarray, shape (N, d)
-    draw : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray, shape (n, N)
+    The mean of the activation is left out. Inputs have shape (n, d), weights (N, d) and the features (n, N).
     """
     student = moments(scalar_function(activation))
     noise = draw.standard_normal((len(inputs), len(weights)))

@@ -79,24 +79,13 @@ def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: i
     What the step does to the bulk is taken to the second order in the shift ``s`` of a neuron: errors are some per cent
     off at ``s = 1/2`` and more beyond, where `gradstep.predict` is not.
 
+    The problems have finite sizes, a Gaussian readout, a centred teacher and an exponent below 1/2; either output
+    scale. Sizes may be as large as floats are, so that the approach to the staircase can be followed. If `dressed`,
+    what the step does to the bulk is included. The highest Hermite degree in the input's projection and in the readout
+    is ``order``. Raises `InvalidInput` on problems outside of the above. Raises `NotConverged` if the traces do not
+    converge.
+
     Docs, "Intermediate step", equation (I5).
-
-    Parameters
-    ----------
-    problems : iterable of Problem
-        Of finite sizes and with a Gaussian readout, a centred teacher and an exponent below 1/2; either output scale.
-        Sizes may be as large as floats are, so that the approach to the staircase can be followed.
-    dressed : bool, optional
-        Whether to include what the step does to the bulk.
-    order : int, optional
-        Highest Hermite degree in the input's projection and in the readout.
-
-    Raises
-    ------
-    InvalidInput
-        On problems outside of the above.
-    NotConverged
-        If the traces do not converge.
     """
     rows = [_mean_errors(problem, dressed, order) for problem in problems]
     return FiniteErrors(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
@@ -107,24 +96,10 @@ def spike_coefficients(problem: Problem, order: int = 16) -> Array:
 
     Means over draws where the initial output has a constant of order one, as in `finite_errors`.
 
+    The coefficients have shape (order + 1, order + 1), a row for each degree in the input's projection and a column for
+    each in the readout. Raises `InvalidInput` as `finite_errors` does.
+
     Docs, "Intermediate step", equation (I1).
-
-    Parameters
-    ----------
-    problem : Problem
-        As in `finite_errors`.
-    order : int, optional
-        Highest degree.
-
-    Returns
-    -------
-    ndarray, shape (order + 1, order + 1)
-        Rows: degrees in the input's projection; columns: in the readout.
-
-    Raises
-    ------
-    InvalidInput
-        As `finite_errors`.
     """
     _check(problem)
     table = np.zeros((order + 1, order + 1))

@@ -200,16 +200,9 @@ def Delta_by_matrix(
 def through_matrix(xi: Array, cost: Sequence[Array], r: Sequence[Array], c_star: Array) -> Array:
     r"""Return :math:`\sum_{pq}c_{\star,p}c_{\star,q}r_pr_q\sum_{ij}\Omega_{ij}\xi_{ip}\xi_{jq}`, "Training Error".
 
-    Parameters
-    ----------
-    xi : ndarray, shape (..., l, l + 1)
-        Coefficients of spike i in the Hermite polynomials of degrees 0 to l.
-    cost : sequence of ndarray
-        For each degree k, of :math:`[\Omega^{-1}]_{ij}=\sum_k\mathrm{cost}_k\,\xi_{ik}\xi_{jk}`.
-    r : sequence of ndarray
-        :math:`r_p`, p = 1..l.
-    c_star : ndarray
-        :math:`c_{\star,p}`, from p = 0.
+    The coefficients of spike i in the Hermite polynomials of degrees 0 to l are ``xi``, shape (..., l, l + 1). For each
+    degree k, ``cost`` is that of :math:`[\Omega^{-1}]_{ij}=\sum_k\mathrm{cost}_k\,\xi_{ik}\xi_{jk}`. The :math:`r_p`
+    begin with p = 1, and :math:`c_{\star,p}` with p = 0.
     """
     inverse = sum(c[..., None, None] * xi[..., :, None, k] * xi[..., None, :, k] for k, c in enumerate(cost))
     seen = sum((r_p * c_star[p])[..., None] * xi[..., p] for p, r_p in enumerate(r, 1))

@@ -23,18 +23,9 @@ def coefficients(function: str | ScalarFunction, order: int) -> Array:
 def smoothed_powers(order: int, variance: ArrayLike) -> Array:
     r"""Return the coefficients of :math:`E_u(x+\sqrt v\,u)^k`, :math:`u\sim N(0,1)`, k = 1..order, in powers of x.
 
-    Parameters
-    ----------
-    order : int
-        Highest power.
-    variance : array_like
-        :math:`v`. With :math:`1+v` in its place the coefficients are those of the Hermite polynomials of x: at one they
-        are the slides' :math:`\xi_{k,i}`, :math:`x^k=\sum_i\xi_{k,i}H_i(x)`.
-
-    Returns
-    -------
-    ndarray, shape (..., order, order + 1)
-        A row for each k: coefficients of :math:`1,x,x^2` and so on.
+    There is a row for each k, with the coefficients of :math:`1,x,x^2` and so on: shape (..., order, order + 1). The
+    variance is :math:`v`. With :math:`1+v` in its place the coefficients are those of the Hermite polynomials of x: at
+    one they are the slides' :math:`\xi_{k,i}`, :math:`x^k=\sum_i\xi_{k,i}H_i(x)`.
     """
     variance = np.asarray(variance, dtype=np.float64)
     coefficients = np.zeros((*variance.shape, order, order + 1))

@@ -106,26 +106,15 @@ def traces(
     lam: ArrayLike,
     product_squared: ArrayLike = 0.0,
 ) -> Traces:
-    r"""Solve for the traces, from the moments of the features.
+    """Solve for the traces, from the moments of the features.
+
+    The moments are :math:`c_1^2` and :math:`c_{>1}^2`, not both zero, and the ratios and the penalty are positive. The
+    square :math:`e^2` of the coefficient of a second block of linear features, independent of the first, is
+    ``product_squared``: of those that a step makes of the inputs times their projection on the spike. Raises
+    `InvalidInput` on a ratio or penalty that is not positive, or squares that are negative or all zero. Raises
+    `NotConverged` if the true residual exceeds 1e-12.
 
     Docs, "Intermediate step", equation (I4).
-
-    Parameters
-    ----------
-    linear_squared, nonlinear_squared : array_like
-        :math:`c_1^2` and :math:`c_{>1}^2`, not both zero.
-    phi, psi, lam : array_like
-        :math:`d/n`, :math:`d/N` and the penalty; positive.
-    product_squared : array_like, optional
-        Square :math:`e^2` of the coefficient of a second block of linear features, independent of the first (those
-        that a step makes of the inputs times their projection on the spike).
-
-    Raises
-    ------
-    InvalidInput
-        On a ratio or penalty that is not positive, or squares that are negative or all zero.
-    NotConverged
-        If the true residual exceeds 1e-12.
     """
     b, a, e2, phi, psi, lam = np.broadcast_arrays(
         nonnegative("linear_squared", linear_squared),

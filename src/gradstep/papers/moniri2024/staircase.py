@@ -25,15 +25,8 @@ def windows(l: int) -> tuple[float, float]:  # noqa: E741
 def degree(alpha: ArrayLike) -> NDArray[np.int64]:
     """Return the number l of spikes for a step of size ``n**alpha``, zero for ``alpha <= 0``.
 
-    Parameters
-    ----------
-    alpha : array_like
-        Exponents, at most 0.499. At the end of a window, where the theorem says nothing, the next window counts.
-
-    Raises
-    ------
-    InvalidInput
-        On an exponent above 0.499.
+    The exponents are at most 0.499. At the end of a window, where the theorem says nothing, the next window counts.
+    Raises `InvalidInput` on an exponent above 0.499.
     """
     exponent = np.asarray(alpha, dtype=np.float64)
     if not (exponent <= 0.499).all():
@@ -46,12 +39,7 @@ def degree(alpha: ArrayLike) -> NDArray[np.int64]:
 def L_tr(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **setting: Any) -> Any:
     r"""Return the limit of the training loss, :math:`\mathcal L_{tr}(F_0)-\Delta_l`, in the shape of alpha.
 
-    Parameters
-    ----------
-    alpha : array_like
-        Exponents, as in `degree`.
-    sigma, sigma_star, **setting
-        As in `Delta`, each a single number.
+    The exponents are as in `degree`, and the others as in `Delta`, each a single number.
     """
     return _steps_down(alpha, L_tr_0, Delta, sigma, sigma_star, setting)
 

@@ -458,17 +458,9 @@ def _accelerated(
 ) -> tuple[_State | None, float, int]:
     """Iterate sweeps with Anderson's acceleration.
 
-    Return the state, its residual and the number of sweeps; no state if the residual stays too large.
+    Return the state, its residual and the number of sweeps, at most `most`; no state if the residual stays too large.
 
-    Parameters
-    ----------
-    image : callable
-        A sweep: returns the state after it, and packed.
-    start : _State
-    unit : float
-        Unit of packed outputs.
-    most : int
-        Sweeps at most.
+    A sweep, which is `image`, returns the state after it, and packed. Packed outputs have this unit.
     """
     state, vector = image(start)
     best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0

@@ -156,17 +156,9 @@ class PenaltyAverages:
 def _rule(breakpoints: Array, singular: Complex, scale: float = math.inf) -> tuple[Array, Array]:
     """Return nodes and weights over a standard normal, for functions that are smooth between breakpoints.
 
-    Parameters
-    ----------
-    breakpoints : ndarray, shape (..., breakpoints)
-    singular : ndarray, shape (..., points)
-        Complex points where the functions are singular, as they are at the conjugates.
-    scale : float, optional
-        Length over which the functions may bend anywhere else.
-
-    Returns
-    -------
-    nodes, weights : ndarray, shape (..., nodes)
+    The breakpoints have shape (..., breakpoints), and nodes and weights (..., nodes). At the complex points `singular`,
+    shape (..., points), and at their conjugates the functions are singular. Anywhere else they may bend over a length
+    of `scale`.
     """
     batch = breakpoints.shape[:-1]
     apart = _NEAR * np.abs(singular.imag)
@@ -272,14 +264,8 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     one is first averaged over a part of z that is the same for all nodes (`_chance_in_two`). If both take too many
     points, panels resolve the function.
 
-    Parameters
-    ----------
-    mean : ScalarFunction
-        Mean of the class.
-    centre : ndarray, shape (nodes,)
-    across : float
-    known : ndarray, shape (nodes, classes, arguments)
-    rest : ndarray, shape (nodes, 1, 1)
+    The mean of the class is `mean`. There is a centre for each node, `known` has shape (nodes, classes, arguments), and
+    `rest` has shape (nodes, 1, 1).
     """
     scale = np.maximum(across * rest[:, 0], NOTHING)
     step = trapezoidal_step(mean.pole_distance / scale) * rest[:, 0]
@@ -317,15 +303,8 @@ def _chance_in_two(
     kappa, it is as smooth as that part is wide, and few nodes are enough for the other part, whose own rule is the
     trapezoidal one on a grid that all arguments share.
 
-    Parameters
-    ----------
-    mean : ScalarFunction
-    centre : ndarray, shape (nodes,)
-    argument : ndarray, shape (nodes, classes, arguments)
-    scale : ndarray, shape (nodes, 1)
-        Of z.
-    common : float
-        Scale of the part that is averaged first.
+    The argument has shape (nodes, classes, arguments) and the scale of z shape (nodes, 1). The scale of the part that
+    is averaged first is `common`.
     """
     shape, argument = argument.shape, argument.reshape(len(argument), -1)
     other, step = np.sqrt(scale**2 - common**2), _COMMON_STEP * common
@@ -380,19 +359,9 @@ def _samples(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
 
 
 def loss_averages(labels: Labels, loss: Loss, law: OutputLaw) -> LossAverages:
-    """Average the derivatives of the loss's Moreau envelope given kappa.
+    """Return averages of the derivatives of the loss's Moreau envelope given kappa.
 
     Docs, "Convex losses", equation (P4).
-
-    Parameters
-    ----------
-    labels : Labels
-    loss : Loss
-    law : OutputLaw
-
-    Returns
-    -------
-    LossAverages
     """
     rows = np.concatenate([_loss_averages(labels, loss, part) for part in law.parts()], axis=1)
     return LossAverages(*rows)
@@ -416,18 +385,7 @@ def _loss_averages(labels: Labels, loss: Loss, law: OutputLaw) -> Array:
 
 
 def mean_losses(labels: Labels, loss: Loss, law: OutputLaw) -> Losses:
-    """Average the loss and the wrong classes given kappa.
-
-    Parameters
-    ----------
-    labels : Labels
-    loss : Loss
-    law : OutputLaw
-
-    Returns
-    -------
-    Losses
-    """
+    """Return averages of the loss and of the wrong classes given kappa."""
     return Losses(*np.concatenate([_mean_losses(labels, loss, part) for part in law.parts()], axis=1))
 
 
@@ -456,23 +414,12 @@ def _mean_losses(labels: Labels, loss: Loss, law: OutputLaw) -> Array:
 def penalty_averages(
     penalty: Penalty, field: Array, power: Array, curvature: Array, ridge: float, width: float
 ) -> PenaltyAverages:
-    r"""Average over a Gaussian field the weight ``argmin_b (ridge/N) r(sqrt(N) b) + C b^2/2 - h b``.
+    """Average over a Gaussian field the weight ``argmin_b (ridge/N) r(sqrt(N) b) + C b^2/2 - h b``.
+
+    The field h of each group has these means, and its variances are `power`; ``C`` is `curvature`. The penalty's
+    strength is `ridge`, and `width` is N.
 
     Docs, "Convex losses", equation (P5).
-
-    Parameters
-    ----------
-    penalty : Penalty
-    field, power : ndarray, shape (groups,)
-        Mean and variance of the field h.
-    curvature : ndarray, shape (groups,)
-        ``C``.
-    ridge, width : float
-        The penalty's strength and N.
-
-    Returns
-    -------
-    PenaltyAverages
     """
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature

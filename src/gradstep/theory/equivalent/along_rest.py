@@ -96,18 +96,9 @@ class AlongRest(NamedTuple):
 def on_the_whole_line(known: Array, square: Array, second: float) -> AlongRest:
     """Return the nodes of the Gauss-Hermite rule, one less than there are coefficients, as far as they count.
 
-    Parameters
-    ----------
-    known : ndarray, shape (nodes + 1, kappas)
-        Coefficients of the teacher along its part off the spike, see `teacher_along_rest`.
-    square : ndarray, shape (kappas,)
-        Mean square of the teacher.
-    second : float
-        Overlap of the second direction with the teacher's part off the spike.
-
-    Returns
-    -------
-    AlongRest
+    The coefficients of the teacher along its part off the spike are `known`, shape (nodes + 1, kappas), see
+    `teacher_along_rest`. The mean square of the teacher is `square`, shape (kappas,), and the overlap of the second
+    direction with the teacher's part off the spike is `second`.
     """
     degree = np.arange(len(known) - 1)[:, None]
     # The average over the rest lowers a coefficient by a power of the overlap. That of the degree above is the slope.
@@ -164,22 +155,10 @@ def _panel(teacher: ScalarFunction, rest: float) -> float:
 
 
 def on_a_lattice(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, step: float) -> AlongRest:
-    """Return nodes at equal distances, shifted by half of it from one kappa to the next.
+    """Return nodes at the distance of a step, shifted by half of it from one kappa to the next.
 
     What a loss makes of a smooth teacher turns faster than the teacher. A trapezoidal rule sees functions that are
     smooth over its step, and the leading error of these changes its sign with the shift.
-
-    Parameters
-    ----------
-    teacher : ScalarFunction
-    overlaps : Overlaps
-    kappa : ndarray, shape (kappas,)
-    step : float
-        Distance of the nodes.
-
-    Returns
-    -------
-    AlongRest
     """
     count = math.ceil(_LATTICE / step)
     shift = np.where(np.arange(len(kappa)) % 2, 0.75, 0.25)[:, None]
@@ -192,16 +171,8 @@ def on_a_lattice(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, step
 def breakpoints(teacher: ScalarFunction, alignment: float) -> Array:
     """Return the teacher's kinks, and the ends of the intervals in which it changes its sign if it does so steeply.
 
-    Parameters
-    ----------
-    teacher : ScalarFunction
-    alignment : float
-        Overlap of the spike with the teacher, below one.
-
-    Returns
-    -------
-    ndarray, shape (points,)
-        Values of the teacher's argument.
+    The points, shape (points,), are values of the teacher's argument. The overlap of the spike with the teacher, below
+    one, is `alignment`.
     """
     kinks = np.array(teacher.kinks)
     if teacher.pole_distance >= _STEEP * np.sqrt(1 - alignment**2):
@@ -220,19 +191,8 @@ def on_either_side(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, en
     The rule of a piece comes from its orthogonal polynomials, made by Lanczos' method on a fine rule. The teacher at
     the nodes is its projection on the same polynomials, or its average over the rest if there is one.
 
-    Parameters
-    ----------
-    teacher : ScalarFunction
-    overlaps : Overlaps
-    kappa : ndarray, shape (kappas,)
-    ends : ndarray, shape (points,)
-        Of the pieces, as values of the teacher's argument.
-    count : int
-        Nodes of a piece of probability one; those of less have fewer.
-
-    Returns
-    -------
-    AlongRest
+    The ends of the pieces are values of the teacher's argument. A piece of probability one has `count` nodes; those of
+    less have fewer.
     """
     places = np.clip((np.sort(ends) - overlaps.spike * kappa[:, None]) / overlaps.second, -RANGE, RANGE)
     edges = np.pad(places, ((0, 0), (1, 1)), constant_values=((0, 0), (-RANGE, RANGE)))
@@ -266,20 +226,10 @@ def on_either_side(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, en
 
 
 def _orthogonal(x: Array, law: Array, values: Array, count: int) -> tuple[Array, Array]:
-    """Return the Jacobi matrices of laws on points, and the projections of values on their orthogonal polynomials.
+    """Return the Jacobi matrices of laws on points, and the projections of values on `count` orthogonal polynomials.
 
-    Parameters
-    ----------
-    x : ndarray, shape (points,)
-    law, values : ndarray, shape (..., points)
-        Probabilities, and values.
-    count : int
-        Number of polynomials.
-
-    Returns
-    -------
-    ndarray, shape (..., count, count)
-    ndarray, shape (..., count)
+    The points have shape (points,), and the probabilities `law` and the values have shape (..., points). The results
+    have shapes (..., count, count) and (..., count).
     """
     root = np.sqrt(law)
     basis = [root]

@@ -40,23 +40,9 @@ class Fit(NamedTuple):
 def solve_fits(fits: Sequence[Fit]) -> Iterator[tuple[int, UniformSolution, int]]:
     """Solve fits, those with tables of similar shapes together.
 
-    Parameters
-    ----------
-    fits : sequence of Fit
-
-    Yields
-    ------
-    place : int
-        That of a fit, in any order.
-    solution : UniformSolution
-        Of a batch.
-    index : int
-        Place of the fit in the batch, whose arrays may have more nodes and groups than the fit's own tables.
-
-    Raises
-    ------
-    NotConverged
-        As `gradstep.theory.equivalent.uniform.solve`.
+    It yields the place of a fit, in any order, the solution of a batch, and the place of the fit in the batch, whose
+    arrays may have more nodes and groups than the fit's own tables. Raises `NotConverged` as
+    `gradstep.theory.equivalent.uniform.solve` does.
     """
     for places, size in _batches(fits):
         for start in range(0, len(places), size):

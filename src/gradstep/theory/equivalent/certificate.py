@@ -66,19 +66,8 @@ def _refuse(defect: Array, allowed: float, reason: str) -> None:
 def check_point(equations: LeverageEquations, point: Leverage, near: Linearised, tolerance: float) -> None:
     """Refuse a point that does not solve the equations, or a matrix that is not theirs.
 
-    Parameters
-    ----------
-    equations : LeverageEquations
-    point : Leverage
-        Solution of the fixed point.
-    near : Linearised
-        The equations near it.
-    tolerance : float
-        Largest residual of the fixed point.
-
-    Raises
-    ------
-    NotConverged
+    The residual of the fixed point is at most `tolerance`, and `near` are the equations near the point. Raises
+    `NotConverged`.
     """
     state = np.concatenate([point.leverage, point.resolvent], axis=1)
     _refuse(np.abs(point.following / state - 1), 2 * tolerance, "does not solve the fixed point")
@@ -103,11 +92,7 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
 def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
     """Return the residual of each entry of a response over what is allowed, shape (batch, nodes + groups).
 
-    Parameters
-    ----------
-    near : Linearised
-    sources, changes : ndarray, shape (batch, nodes + groups)
-        Right-hand sides and solution.
+    The right-hand sides and the solution have shape (batch, nodes + groups).
     """
     residual = np.abs(np.matvec(near.matrix, changes) - sources)
     rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
@@ -118,14 +103,7 @@ def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
 def check_response(near: Linearised, sources: Array, changes: Array) -> None:
     """Refuse a response whose relative error may be large in any entry.
 
-    Parameters
-    ----------
-    near, sources, changes
-        As for `response_defect`.
-
-    Raises
-    ------
-    NotConverged
+    The response is as in `response_defect`. Raises `NotConverged`.
     """
     defect = response_defect(near, sources, changes)
     _refuse(_RESPONSE * defect, _RESPONSE, "has errors that do not solve their equations")
@@ -136,14 +114,8 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
 
     Groups of steep features have resolvents that are a hundred decades apart, and all of them count.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (batch, size, size)
-    solution, right : ndarray, shape (batch, size, columns)
-
-    Raises
-    ------
-    NotConverged
+    The matrices have shape (batch, size, size), the solution and the right-hand sides (batch, size, columns). Raises
+    `NotConverged`.
     """
     residual = np.abs(matrix @ solution - right).max(axis=2)
     terms = (np.abs(matrix) @ np.abs(solution) + np.abs(right)).max(axis=2)
@@ -154,18 +126,9 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
 def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     """Refuse errors below what no fit can leave.
 
-    Parameters
-    ----------
-    conditional : ndarray, shape (batch, nodes)
-        ``E[(y - f)^2 | kappa]``.
-    least : ndarray, shape (batch, nodes)
-        Mean square of the labels given kappa without the squares of their mean and slope, including the noise.
-    scale : ndarray, shape (batch,)
-        ``E y^2``.
-
-    Raises
-    ------
-    NotConverged
+    The errors ``E[(y - f)^2 | kappa]`` have shape (batch, nodes). The mean square of the labels given kappa without the
+    squares of their mean and slope, including the noise, is `least`, and `scale`, shape (batch,), is ``E y^2``. Raises
+    `NotConverged`.
     """
     missing = least - conditional
     # Labels that are zero leave nothing, and nothing is missing.
@@ -180,15 +143,8 @@ def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
     the fixed point sees neither.
 
-    Parameters
-    ----------
-    loss, on_shell, label_power : ndarray, shape (batch,)
-        The first, the second, and ``E y^2``.
-
-    Raises
-    ------
-    NotConverged
-        If the two differ, or exceed the bound, by more than rounding.
+    The first of these is `loss`, the second `on_shell`, and `label_power` is ``E y^2``. Raises `NotConverged` if
+    the two differ, or exceed the bound, by more than rounding.
     """
     allowed = ON_SHELL * np.maximum(np.abs(loss), NOTHING) + LABEL_ROUNDING * label_power
     apart = np.maximum(np.abs(loss - on_shell), loss - label_power)

@@ -179,24 +179,9 @@ def kappa_rule(
     The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
 
-    Parameters
-    ----------
-    activation, teacher : ScalarFunction
-    groups : Groups
-    alignment : float
-        Overlap of the spike direction with the teacher.
-    refine : float
-        Multiplies the number of nodes.
-
-    Returns
-    -------
-    kappa, weight : ndarray, shape (nodes,)
-        On the whole line; an average over a standard normal is a weighted sum.
-
-    Raises
-    ------
-    NotConverged
-        If the features are so steep, or the readout's values so many, that resolving them would take the memory.
+    The overlap of the spike direction with the teacher is `alignment`, and `refine` multiplies the number of nodes. The
+    nodes are on the whole line; an average over a standard normal is a weighted sum. Raises `NotConverged` if the
+    features are so steep, or the readout's values so many, that resolving them would take the memory.
     """
     alike = groups.resolved
     rest = np.sqrt(max(1 - alignment**2, 0.0))
@@ -250,31 +235,15 @@ def row_features(
     every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
     spike, it has the same effect on the fit as a spike of order ``d**-1/2``. This project.
 
+    The dimension may be infinite. Where a second direction is resolved, `rest`, shape (nodes,), are the coordinates
+    along it.
+
+    The averages have shape (groups, nodes). Behind them comes how the mean features follow the length of an input, for
+    a standard deviation of it, shape (groups, nodes), or (groups, 0) in infinite dimension. Raises `InvalidInput` if
+    the activation grows so fast that those of the rows after the step are infinite, or so large that their products
+    are.
+
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    groups : Groups
-    kappa : ndarray, shape (nodes,)
-    dimension : float
-        May be infinite.
-    rest : ndarray, shape (nodes,), optional
-        Coordinates along the second direction that is resolved, if there is one.
-
-    Returns
-    -------
-    Smoothed
-        Arrays of shape (groups, nodes).
-    ndarray, shape (groups, nodes) or (groups, 0)
-        How the mean features follow the length of an input, for a standard deviation of it. Empty in infinite
-        dimension.
-
-    Raises
-    ------
-    InvalidInput
-        If the activation grows so fast that those of the rows after the step are infinite, or so large that their
-        products are.
     """
     # The averages for inputs of the usual length, and for slightly longer ones: their difference gives the slope.
     scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])
@@ -325,8 +294,6 @@ def conditional_features(
 
     Parameters
     ----------
-    activation, teacher : ScalarFunction
-    groups : Groups
     alignment : float
         Overlap of the spike direction with the teacher.
     refine : float
@@ -338,10 +305,6 @@ def conditional_features(
         those along a second direction on either side of the teacher's kinks.
     overlap : float
         Overlap of a second direction, which is resolved too, with the teacher's rest. Zero if there is none.
-
-    Returns
-    -------
-    ConditionalFeatures
 
     Raises
     ------

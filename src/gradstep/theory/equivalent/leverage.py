@@ -533,17 +533,9 @@ class Undamped(NamedTuple):
     def taken(self, rows: Sequence[_Array], separable: Callable[[], Sequence[Separable]]) -> list[list[_Array]]:
         """Return the sums over the directions of the identity less the matrices, each between two diagonal matrices.
 
-        Parameters
-        ----------
-        rows : sequence of ndarray, shape (batch, classes, groups)
-            The diagonal matrices.
-        separable : callable
-            Returns them times ``D_j^1/2``, in products.
-
-        Returns
-        -------
-        list of list of ndarray, each of shape (batch, groups, groups)
-            For each diagonal matrix on the left, and each on the right.
+        The diagonal matrices are `rows`, shape (batch, classes, groups), and `separable` returns them times
+        ``D_j^1/2``, in products. The sums, shape (batch, groups, groups), are listed for each diagonal matrix on the
+        left, and each on the right.
         """
         if self.matrices is not None:
             taken = identity(self.root.shape[2]) - self.matrices
@@ -742,13 +734,8 @@ class SymmetricPairs(NamedTuple):
     def mean_square(self, forms: NDArray[Any], share: _Array) -> NDArray[Any]:
         """Return the mean of what `square` returns over symmetric matrices, in one product of all of them.
 
-        Of the matrices only the entries on and above the diagonal are read.
-
-        Parameters
-        ----------
-        forms : ndarray, shape (..., members, components, components)
-        share : ndarray, shape (..., members)
-            Weights of the mean.
+        Of the matrices, shape (..., members, components, components), only the entries on and above the diagonal are
+        read. The weights of the mean are `share`.
         """
         first, second, place = self.first, self.second, self.place
         flat = forms[..., first, second]
@@ -847,25 +834,11 @@ def response(matrix: _Array, sources: _Array, nodes: int) -> _Array:
 def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
 
+    The largest true residual allowed is `tolerance`, a difference of logarithms between the two sides. What is returned
+    is evaluated at the solution and has its residual. It comes with the Newton steps taken, the most over the batch.
+    Raises `NotConverged` if any member of the batch does not reach `tolerance`.
+
     Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
-
-    Parameters
-    ----------
-    equations : LeverageEquations
-    tolerance : float
-        Largest true residual allowed (difference of logarithms between the two sides).
-
-    Returns
-    -------
-    Leverage
-        Evaluated at the solution, with its residual.
-    int
-        Newton steps taken (the most over the batch).
-
-    Raises
-    ------
-    NotConverged
-        If any member of the batch does not reach `tolerance`.
     """
     # Lost digits, and numbers that leave their range, show in the residual.
     try:

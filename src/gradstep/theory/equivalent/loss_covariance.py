@@ -83,20 +83,11 @@ class SharedDraw:
 def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Array]:
     """Return the covariance of the minimal losses over draws of all but the step's samples.
 
+    The fits are a batch. The covariance, shape (fits, fits), is that of ``sum_mu (y_mu - f(x_mu))^2 + ridge |b|^2`` at
+    its minimum (`n` times `train_loss`). It comes with the errors ``E[(y - f)^2 | kappa]`` of each fit, shape
+    (fits, nodes).
+
     Docs, "Spread", equations (D3), (D4), (D7) and (D8).
-
-    Parameters
-    ----------
-    draw : SharedDraw
-    fits : UniformSolution
-        A batch.
-
-    Returns
-    -------
-    covariance : ndarray, shape (fits, fits)
-        Of ``sum_mu (y_mu - f(x_mu))^2 + ridge |b|^2`` at its minimum (`n` times `train_loss`).
-    error : ndarray, shape (fits, nodes)
-        ``E[(y - f)^2 | kappa]`` of each fit.
     """
     features, weight, share = draw.tables.features, draw.tables.features.weight, draw.tables.groups.weight
     point = fits.point

@@ -47,20 +47,8 @@ def identity(size: int) -> _Array:
 def solved(matrices: _Array, right: _Array) -> _Array:
     """Return the solutions of linear equations.
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (..., size, size)
-    right : ndarray, shape (..., size, columns)
-        With the leading axes of `matrices`.
-
-    Returns
-    -------
-    ndarray, shape (..., size, columns)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is singular.
+    The matrices have shape (..., size, size), the right-hand sides and the solutions (..., size, columns). Raises
+    `numpy.linalg.LinAlgError` if a matrix is singular.
     """
     size, columns = right.shape[-2:]
     if matrices.size != size**2:
@@ -74,19 +62,8 @@ def solved(matrices: _Array, right: _Array) -> _Array:
 def solved_definite(matrices: _Array, right: _Array) -> _Array:
     """Return the solutions of linear equations with positive definite matrices, or symmetric complex ones.
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (batch, size, size)
-    right : ndarray, shape (batch, size, columns)
-
-    Returns
-    -------
-    ndarray, shape (batch, size, columns)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not positive definite. (In a batch, what is not singular may pass.)
+    The matrices have shape (batch, size, size), the right-hand sides and the solutions (batch, size, columns). Raises
+    `numpy.linalg.LinAlgError` if a matrix is not positive definite. (In a batch, what is not singular may pass.)
     """
     if len(matrices) > 1 or np.iscomplexobj(matrices):
         # NumPy has only the factors of a general matrix, whose pivots different scales of rows would mislead.
@@ -108,20 +85,9 @@ def solved_definite(matrices: _Array, right: _Array) -> _Array:
 
 
 def cholesky(matrices: _Array) -> _Array:
-    """Return the lower triangular factors of positive definite matrices.
+    """Return the lower triangular factors of positive definite matrices, shape (batch, size, size).
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (batch, size, size)
-
-    Returns
-    -------
-    ndarray, shape (batch, size, size)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not positive definite.
+    Raises `numpy.linalg.LinAlgError` if a matrix is not positive definite.
     """
     if len(matrices) > 1:
         return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
@@ -132,21 +98,10 @@ def cholesky(matrices: _Array) -> _Array:
 
 
 def inverses(matrices: _Array) -> _Array:
-    """Return the inverses of positive definite matrices.
+    """Return the inverses of positive definite matrices, shape (..., size, size).
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (..., size, size)
-
-    Returns
-    -------
-    ndarray, shape (..., size, size)
-        Matrices with entries that are not numbers give such entries.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is singular. (What is not positive definite may raise it or not.)
+    Matrices with entries that are not numbers give such entries. Raises `numpy.linalg.LinAlgError` if a matrix is
+    singular. (What is not positive definite may raise it or not.)
     """
     size = matrices.shape[-1]
     stack = matrices.reshape(-1, size, size)
@@ -166,20 +121,9 @@ def inverses(matrices: _Array) -> _Array:
 def least_squares(matrices: _Array, values: _Array) -> _Array:
     """Return the minima of ``|matrix x - values|^2`` for matrices of full rank.
 
-    Parameters
-    ----------
-    matrices : ndarray, shape (batch, equations, unknowns)
-        With at least as many equations as unknowns.
-    values : ndarray, shape (batch, equations)
-
-    Returns
-    -------
-    ndarray, shape (batch, unknowns)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is not of full rank.
+    The matrices have shape (batch, equations, unknowns), with at least as many equations as unknowns, the values
+    (batch, equations) and the minima (batch, unknowns). Raises `numpy.linalg.LinAlgError` if a matrix is not of full
+    rank.
     """
     unknowns = matrices.shape[2]
     if len(matrices) > 1:
@@ -194,17 +138,9 @@ def least_squares(matrices: _Array, values: _Array) -> _Array:
 def scaled_factors(tables: _Array, dimension: float) -> tuple[_Array, _Array, float]:
     """Return tables as products of few dimensions, each entry right to rounding relative to its row and column.
 
-    Parameters
-    ----------
-    tables : ndarray, shape (..., rows, columns)
-    dimension : float
-        Singular value of a dimension that counts, over the largest, where rows and columns have the size one.
-
-    Returns
-    -------
-    left, right : ndarray, shape (..., rows, dimensions) and (..., dimensions, columns)
-    weakest : float
-        Singular value of the last dimension, over the largest.
+    A dimension counts if its singular value over the largest is at least `dimension`, where rows and columns have the
+    size one. The factors have shapes (..., rows, dimensions) and (..., dimensions, columns). The last number is the
+    singular value of the last dimension, over the largest.
     """
     rows = np.maximum(np.abs(tables).max(axis=-1, keepdims=True), _LEAST_SCALE)
     columns = np.maximum(np.abs(tables / rows).max(axis=-2, keepdims=True), _LEAST_SCALE)

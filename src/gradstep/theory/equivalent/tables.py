@@ -88,14 +88,7 @@ _FILL = {
 
 @dataclass(frozen=True)
 class Tables:
-    """Tables of one problem, or with a leading axis as the solver takes them (see `shared` and `stacked`).
-
-    Attributes
-    ----------
-    features : ConditionalFeatures
-    groups : Groups
-    bulk : Bulk
-    """
+    """Tables of one problem, or with a leading axis as the solver takes them (see `shared` and `stacked`)."""
 
     features: ConditionalFeatures
     groups: Groups
@@ -177,32 +170,19 @@ class Tables:
 
 @dataclass(frozen=True)
 class SteppedNetwork:
-    """A problem after its step, as every theory takes it: all that does not depend on the fit's samples and penalty.
-
-    Attributes
-    ----------
-    sizes : Sizes
-    alignment : float
-        Overlap of the network's gradient with the teacher's direction.
-    gradient_step : StepStatistics
-        The step with its spike along the mean change of the rows, which is that of the gradient to leading order.
-    step : StepStatistics
-        The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
-    along_common : bool
-        Whether the spike is along the common part of the rows, see `gradstep.theory.step.own_output.MeanRow`.
-    resolve : bool
-        Whether a Gaussian readout has nodes of its own, see `gradstep.theory.neurons.groups.neuron_groups`.
-    tables : Tables
-        With features resolved along the direction of ``step.resolved``.
-    """
+    """A problem after its step, as every theory takes it: all that does not depend on the fit's samples and penalty."""
 
     sizes: Sizes[float]
-    alignment: float
+    alignment: float  #: Overlap of the network's gradient with the teacher's direction.
+    #: The step with its spike along the mean change of the rows, which is that of the gradient to leading order.
     gradient_step: StepStatistics
+    #: The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
     step: StepStatistics
+    #: Whether the spike is along the common part of the rows, see `gradstep.theory.step.own_output.MeanRow`.
     along_common: bool
+    #: Whether a Gaussian readout has nodes of its own, see `gradstep.theory.neurons.groups.neuron_groups`.
     resolve: bool
-    tables: Tables
+    tables: Tables  #: With features resolved along the direction of ``step.resolved``.
 
 
 def stepped_networks(
@@ -228,7 +208,6 @@ def stepped_networks(
 
     Parameters
     ----------
-    problem : Problem
     rows, bulk, refine
         As in `gradstep.predict`.
     constant : float, optional
@@ -247,10 +226,6 @@ def stepped_networks(
         As in `gradstep.theory.neurons.bulk.bulk_law`.
     classes : bool, optional
         As in `gradstep.theory.step.statistics.step_statistics`.
-
-    Returns
-    -------
-    tuple of (float, SteppedNetwork)
 
     Raises
     ------

@@ -144,24 +144,17 @@ class _AlongReadout(NamedTuple):
     Vectors over the neurons are resolved in the space of the normalised groups ``e_g`` and of the readout within each
     group, a unit vector of overlap ``cosine`` with ``e_g``. In units of ``A^-1/2``, the inverse of the resolvent is
     there the identity less a matrix between these readouts.
-
-    Attributes
-    ----------
-    before, after : ndarray, shape (batch or 1, groups)
-        Root mean square of the readout in a group, over that of all neurons, times the parts of a row that are those of
-        the initial row, without what the step takes and with it.
-    cosine : ndarray, shape (batch or 1, groups)
-    lost, whole : ndarray, shape (batch, groups, groups)
-        The matrix, and the inverse of the identity less it.
-    resolvent, root : ndarray, shape (batch, groups, groups)
-        The resolvent of the ``e_g``, in units of ``A^-1``, and its triangular root.
     """
 
+    # Shape (batch or 1, groups): root mean square of the readout in a group, over that of all neurons, times the parts
+    # of a row that are those of the initial row, without what the step takes and with it.
     before: Array
     after: Array
-    cosine: Array
+    cosine: Array  # Shape (batch or 1, groups).
+    # Shape (batch, groups, groups): the matrix, and the inverse of the identity less it.
     lost: Array
     whole: Array
+    # Shape (batch, groups, groups): the resolvent of the ``e_g``, in units of ``A^-1``, and its triangular root.
     resolvent: Array
     root: Array
 
@@ -205,20 +198,12 @@ def _separate_fit(
 ) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
 
-    Docs, "Structured bulk", equation (A4).
+    At the weighed nodes `spikes` are the means of the features, a unit of each unknown, and `slopes` their slopes,
+    shape (batch, nodes, groups); `values` and `slope_values`, shape (batch, nodes), are those of the teacher, and
+    `teacher`, shape (batch, special), are the components of its rest along the special directions. `root` is
+    ``D_j^1/2``, shape (batch, special, groups), and `linear_gain` is ``V1``, shape (batch, groups, groups).
 
-    Parameters
-    ----------
-    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
-    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Slopes of the features and of the teacher at the weighed nodes.
-    teacher : ndarray, shape (batch, special)
-        Components of the teacher's rest along the special directions.
-    root : ndarray, shape (batch, special, groups)
-        ``D_j^1/2``.
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``.
+    Docs, "Structured bulk", equation (A4).
     """
     batch, _, groups = spikes.shape
     one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))
@@ -346,32 +331,25 @@ def _root_of_cost(noise: Array, prices: Array) -> Array:
 
 
 class _Means(NamedTuple):
-    """The fit's means: its output along the spike and along the special directions, and the fields on its weights.
+    """The fit's means: its output along the spike and along the special directions, and the fields on its weights."""
 
-    Attributes
-    ----------
-    learned, length_slope, slopes, free
-        As in `UniformSolution`.
-    mean : ndarray, shape (batch, groups)
-        Field on the weights.
-    pulled : ndarray, shape (batch, groups)
-        The field as the weights respond to it, with the bulk that is missing along the readout at initialisation.
-    within : ndarray, shape (batch, groups)
-        Root of what the missing bulk adds to the squares of the weights within a group, in the units of the field.
-    shift : ndarray, shape (batch, groups)
-        The part of the solution for the neurons' squares that is known beforehand. What is left has no negative source.
-    missing : ndarray, shape (batch, nodes + groups)
-        What the missing bulk adds to the sources of the errors, less than zero where it takes from them.
-    """
-
+    # As in `UniformSolution`.
     learned: Array
     length_slope: Array
     slopes: Array
     free: Array
-    mean: Array
+    mean: Array  # Field on the weights, shape (batch, groups).
+    # The field as the weights respond to it, with the bulk that is missing along the readout at initialisation, shape
+    # (batch, groups).
     pulled: Array
+    # Root of what the missing bulk adds to the squares of the weights within a group, in the units of the field, shape
+    # (batch, groups).
     within: Array
+    # Shape (batch, groups): the part of the solution for the neurons' squares that is known beforehand. What is left
+    # has no negative source.
     shift: Array
+    # What the missing bulk adds to the sources of the errors, less than zero where it takes from them, shape
+    # (batch, nodes + groups).
     missing: Array
 
 
@@ -550,10 +528,6 @@ def solve(
         Offset of the quadratic penalty that replaces another one; if it is given, the fluctuations are returned too.
     tolerance : float
         Largest true residual of the fixed point.
-
-    Returns
-    -------
-    UniformSolution
 
     Raises
     ------

@@ -98,53 +98,35 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 @dataclass(frozen=True)
 class Bulk:
-    """Classes of directions off the spike, in which the rows of a group have different variances.
+    """Classes of directions off the spike, in which the rows of a group have different variances."""
 
-    Attributes
-    ----------
-    share : ndarray, shape (classes,)
-        Fraction of the directions; sums to one.
-    profile : ndarray, shape (groups, classes)
-        Variance of a group's rows there over the mean of all directions.
-    teacher : ndarray, shape (special,)
-        Components of the teacher's rest, a unit vector, along the special directions that resolve it. Where features
-        are resolved along a second direction, only of what is orthogonal to that one too, or zero if there is nothing.
-    spike : ndarray, shape (special,)
-        Components of the spike direction along them, a unit vector too (or zero if they are orthogonal to it). The
-        fit relies on both lengths being one.
-    special_profile : ndarray, shape (groups, special)
-        The variances there.
-    pull : ndarray, shape (groups, special)
-        Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to
-        the spike.
-    projection_noise : ndarray, shape (groups,)
-        Variance of the part of a projection that is not due to the row's own component along the spike, in units of
-        the mean variance of all directions.
-    norm_slope : ndarray, shape (groups, special)
-        Slope of the squared norm off the spike with the row's components there. Zero if norms tell nothing of a row.
-    norm_noise : ndarray, shape (groups,)
-        Variance of the part of the norm that is not due to these components.
-    shared_noise : ndarray, shape (groups,)
-        Covariance of that part with the part of a projection that has the variance `projection_noise`. Rows have the
-        mean square one in a direction, also in `norm_slope` and `norm_noise`.
-    second : ndarray, shape (special,)
-        The part of the teacher's rest along a second direction that features are resolved along: its length is the
-        overlap of the two. Zero if features are resolved along the spike only.
-    longest : ndarray, shape (classes,)
-        Part of each class that belongs to the longest directions, where they count; zero otherwise.
-    """
-
-    share: Array
-    profile: Array
+    share: Array  #: Fraction of the directions; sums to one, shape (classes,).
+    profile: Array  #: Variance of a group's rows there over the mean of all directions, shape (groups, classes).
+    #: Shape (special,): components of the teacher's rest, a unit vector, along the special directions that resolve it.
+    #: Where features are resolved along a second direction, only of what is orthogonal to that one too, or zero if
+    #: there is nothing.
     teacher: Array
+    #: Shape (special,): components of the spike direction along them, a unit vector too (or zero if they are orthogonal
+    #: to it). The fit relies on both lengths being one.
     spike: Array
-    special_profile: Array
+    special_profile: Array  #: The variances there, shape (groups, special).
+    #: Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to the
+    #: spike, shape (groups, special).
     pull: Array
+    #: Variance of the part of a projection that is not due to the row's own component along the spike, in units of the
+    #: mean variance of all directions, shape (groups,).
     projection_noise: Array
+    #: Shape (groups, special): slope of the squared norm off the spike with the row's components there. Zero if norms
+    #: tell nothing of a row.
     norm_slope: Array
-    norm_noise: Array
+    norm_noise: Array  #: Variance of the part of the norm that is not due to these components, shape (groups,).
+    #: Shape (groups,): covariance of that part with the part of a projection that has the variance `projection_noise`.
+    #: Rows have the mean square one in a direction, also in `norm_slope` and `norm_noise`.
     shared_noise: Array
+    #: Shape (special,): the part of the teacher's rest along a second direction that features are resolved along: its
+    #: length is the overlap of the two. Zero if features are resolved along the spike only.
     second: Array
+    #: Part of each class that belongs to the longest directions, where they count; zero otherwise, shape (classes,).
     longest: Array
 
     @property
@@ -203,33 +185,12 @@ def bulk_law(
 ) -> Computation[Bulk]:
     """Return the classes of directions for the rows after the step.
 
+    The readouts of the groups set the strength of the covariance. The tolerance of the rules is divided by a hundred
+    for each step of `refine` beyond one. With `spectrum` the classes of correlated inputs are those of a spectrum
+    (`gradstep.theory.neurons.row_rules.resolved_law`), and `longest` says which of their directions count as the
+    longest. Raises `NotConverged` if a transform or a rule is not found.
+
     Docs, "Structured bulk", equations (A1) and (A2).
-
-    Parameters
-    ----------
-    problem : Problem
-        Gives the teacher and the readout law.
-    step : StepStatistics
-    groups : Groups
-        Their readouts set the strength of the covariance.
-    d, n_step : float
-    model : {"structured", "isotropic"}
-    refine : float
-        Divides the tolerance of the rules, by a hundred for each step beyond one.
-    spectrum : bool, optional
-        Whether the classes of correlated inputs are those of a spectrum
-        (`gradstep.theory.neurons.row_rules.resolved_law`).
-    longest : Longest, optional
-        Which directions of correlated inputs count as the longest.
-
-    Returns
-    -------
-    Bulk
-
-    Raises
-    ------
-    NotConverged
-        If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
@@ -285,17 +246,10 @@ def _with_norms(
 ) -> Bulk:
     """Return the classes of directions with what the norm of a row tells of it.
 
-    Docs, "Structured bulk", equations (A5a) and (A5b).
+    The mean variances of the rows over all directions are `mean_variance`, shape (groups,), and the components of the
+    vectors of `RowFluctuations.norm_vector` have shape (special, vectors).
 
-    Parameters
-    ----------
-    bulk : Bulk
-    problem, step, groups
-        As in `bulk_law`.
-    mean_variance : ndarray, shape (groups,)
-        Mean variances of the rows over all directions.
-    components : ndarray, shape (special, vectors)
-        Of the vectors of `RowFluctuations.norm_vector`.
+    Docs, "Structured bulk", equations (A5a) and (A5b).
     """
     if not groups.knows_norms:
         return bulk
@@ -376,11 +330,8 @@ def variance_cells(variance: Array, ratio: float) -> Array:
 def _special(bulk: Bulk, resolved: Array) -> Bulk:
     """Return few special directions that resolve some vectors: in each cell of variances those along the vectors.
 
-    Parameters
-    ----------
-    bulk : Bulk
-    resolved : ndarray, shape (special, vectors)
-        Components of the vectors. Where none has any, a variance is rounding, and the direction is left out.
+    The components of the vectors are `resolved`, shape (special, vectors). Where none has any, a variance is rounding,
+    and the direction is left out.
     """
     kept = np.flatnonzero((np.square(resolved) > _NO_SHARE).any(axis=1))
     cell = variance_cells(bulk.special_profile[:, kept].mean(axis=0), _NEAR)
@@ -468,14 +419,9 @@ def _in_mean(
 ) -> Computation[list[_Part]]:
     """Return the directions in the basis of the mean law of the rows, if it has a share that counts.
 
-    Docs, "Structured bulk", equation (A4a).
+    What the other basis leaves out, with its factor, is `other`; the rest is as in `bulk_law`.
 
-    Parameters
-    ----------
-    readout, step, samples, groups, refine
-        As in `bulk_law`.
-    other : float
-        What the other basis leaves out, with its factor.
+    Docs, "Structured bulk", equation (A4a).
     """
     law, by_output = samples.law, None
     if step.curvature != 0:
@@ -575,22 +521,11 @@ def _in_samples(
 def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tuple[Complex, Array]:
     """Return where the fit has poles in an eigenvalue, as a rule: at which the variance of a group is minus a level.
 
-    Parameters
-    ----------
-    variance : ndarray, shape (3, groups)
-        Coefficients of the variances, of mean one.
-    readout : ndarray, shape (groups,)
-        Readouts of the groups, of which a few are used.
-    moments : ndarray, shape (powers,)
-        Moments of the law, from power zero.
-    refine : float
+    The coefficients of the variances have shape (3, groups) and the mean one, and `moments` are those of the law, from
+    power zero. A few of the readouts are used.
 
-    Returns
-    -------
-    points : ndarray, shape (points,)
-        In the upper half-plane, none near another. The last may be repeated: problems that are alike then have as many.
-    importance : ndarray, shape (points,)
-        Of a pole, for the fit: that of its level, and none of what is repeated.
+    The points are in the upper half-plane, none near another. The last may be repeated: problems that are alike then
+    have as many. The importance of a pole for the fit is that of its level, and none of what is repeated.
     """
     even = np.linspace(readout.min(), readout.max(), _READOUTS)
     taken = sorted({*np.abs(readout - even[:, None]).argmin(axis=1).tolist()})

@@ -97,24 +97,10 @@ def correlated_classes(
 ) -> Computation[CorrelatedClasses]:
     """Return the classes of directions and the special directions.
 
+    With an `odd` activation a step stretches no rows. `refine` is as in `gradstep.theory.neurons.bulk.bulk_law`, and
+    `spectrum` and `longest` are as in `gradstep.theory.neurons.row_rules.resolved_law`.
+
     Docs, "Correlated inputs", equations (C7a), (C8) and (C9).
-
-    Parameters
-    ----------
-    step : StepStatistics
-    samples : CorrelatedSamples or DampedSamples
-    groups : Groups
-    readout : Readout
-    refine : float
-        Divides the tolerance of the rules, by a hundred for each step beyond one.
-    odd : bool
-        Whether the activation is odd, so that a step stretches no rows.
-    spectrum, longest
-        As in `gradstep.theory.neurons.row_rules.resolved_law`.
-
-    Returns
-    -------
-    CorrelatedClasses
     """
     law, known, (values, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()

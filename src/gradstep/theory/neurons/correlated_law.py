@@ -57,17 +57,10 @@ class LawPoints(NamedTuple):
 
 @dataclass(frozen=True)
 class CorrelatedLaw(RowLaw[LawPoints]):
-    """The covariance of the rows of one readout.
-
-    Attributes
-    ----------
-    samples : CorrelatedSamples
-    strength : float
-        ``t``, the variance that the step adds per unit of ``C S C``.
-    """
+    """The covariance of the rows of one readout."""
 
     samples: CorrelatedSamples
-    strength: float
+    strength: float  #: ``t``, the variance that the step adds per unit of ``C S C``.
 
     @property
     def stretched(self) -> bool:
@@ -122,13 +115,9 @@ class CorrelatedLaw(RowLaw[LawPoints]):
 
         These are the parts of the points, over an interval as wide as their distance from the real axis.
 
-        Docs, "Correlated inputs", equation (C8).
+        The first have shape (points, classes), are at least zero and have the sum one; the second have shape (points,).
 
-        Returns
-        -------
-        part : ndarray, shape (points, classes)
-            At least zero, of sum one.
-        sampled : ndarray, shape (points,)
+        Docs, "Correlated inputs", equation (C8).
         """
         known, points = self.samples.spectrum, self.at(z)
         density = (points.resolvent * known.share).imag
@@ -139,14 +128,10 @@ class CorrelatedLaw(RowLaw[LawPoints]):
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
 
-        Docs, "Correlated inputs", equation (C7).
+        The vectors are the columns of `frame`, shape (2 directions + 1, vectors), in terms of bt, ``C bt`` and
+        ``C Z_perp^T r / n_step``, or of `CorrelatedSamples.among` with an own output.
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (2 directions + 1, vectors)
-            The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``, or of
-            `CorrelatedSamples.among` with an own output.
+        Docs, "Correlated inputs", equation (C7).
         """
         points = self.at(z)
         among, across, inner = self._blocks(points)
@@ -257,13 +242,9 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         These are ``C g``, ``C h`` and ``C h_3`` in the places that they have in `StretchedLaw.others`; what rows have
         along the others is zero for an odd activation.
 
-        Docs, "Structured bulk", equation (A7a).
+        The frame is as in `between`.
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (2 directions + 1, vectors)
-            As in `between`.
+        Docs, "Structured bulk", equation (A7a).
         """
         known, law, points = self.samples.spectrum, self.samples.law, self.at(z)
         r, p, omega = law.residual, law.weight, law.relative_squares

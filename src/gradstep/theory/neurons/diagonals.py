@@ -55,16 +55,8 @@ class Diagonals(NamedTuple):
     def along(self, transform: Complex, slope: Complex) -> tuple[Array, Complex]:
         """Return the products of the diagonal matrices with vectors that have another law.
 
-        Parameters
-        ----------
-        transform, slope : ndarray, shape (points,)
-            Of that law, at the same points.
-
-        Returns
-        -------
-        means : ndarray, shape (matrices,)
-        resolved : ndarray, shape (matrices, points)
-            With the resolvent.
+        The transform and its slope are of that law, at the same points. The products have shape (matrices,), and with
+        the resolvent (matrices, points).
         """
         found = self.coefficients.T @ _gram(self.points, transform, slope)
         real, imaginary = np.split(found[:, 1:], 2, axis=1)
@@ -74,9 +66,7 @@ class Diagonals(NamedTuple):
 def functions_at(points: Complex, eigenvalues: Array) -> tuple[Array, Array]:
     """Return the functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)``, and the squares of the whole of each.
 
-    Returns
-    -------
-    tuple of ndarray, shape (1 + 2 points, eigenvalues)
+    Both have shape (1 + 2 points, eigenvalues).
     """
     turned, one = 1 / (eigenvalues - points[:, None]), np.ones((1, len(eigenvalues)))
     square = np.abs(turned) ** 2
@@ -88,22 +78,11 @@ def nearest_diagonals(
 ) -> Diagonals:
     """Return the diagonals of matrices in the eigenbasis of A.
 
+    The points are in the upper half-plane, all different. The mean of the resolvent of A over all directions or some is
+    `transform`, with the derivative `slope` in z. The means of the matrices over the same directions are `means`, shape
+    (matrices,), and those of the matrices times the resolvent are `resolved`, shape (matrices, points).
+
     Docs, "Correlated inputs", equation (C7f).
-
-    Parameters
-    ----------
-    points : ndarray, shape (points,)
-        In the upper half-plane, all different.
-    transform, slope : ndarray, shape (points,)
-        The mean of the resolvent of A over all directions or some, and its derivative in z.
-    means : ndarray, shape (matrices,)
-        Those of the matrices over the same directions.
-    resolved : ndarray, shape (matrices, points)
-        Those of the matrices times the resolvent.
-
-    Returns
-    -------
-    Diagonals
     """
     gram = _gram(points, transform, slope)
     products = np.concatenate([means[:, None], resolved.real, resolved.imag], axis=1).T
@@ -127,23 +106,12 @@ def _gram(points: Complex, transform: Complex, slope: Complex) -> Array:
 def readout_variances(
     eigenvalue: Array, diagonals: Array, readout: Array, square: Array, own: Array, mean: float
 ) -> Array:
-    """Return the variances of rows in directions in which C and ``q CBC`` have known diagonals.
+    """Return the variances of rows in directions where C and ``q CBC`` have known diagonals, shape (rows, directions).
+
+    The eigenvalues are means of the variances over all readouts. For each row there are the readout over its root mean
+    square, its square, and what the network's own output makes of the row (`own`). The mean of the readouts is `mean`.
 
     Docs, "Correlated inputs", equation (C7e).
-
-    Parameters
-    ----------
-    eigenvalue : ndarray, shape (directions,)
-        Mean of the variances over all readouts.
-    diagonals : ndarray, shape (2, directions)
-    readout, square, own : ndarray, shape (rows,)
-        Readouts over their root mean square, their squares, and what the network's own output makes of the rows.
-    mean : float
-        Of the readouts.
-
-    Returns
-    -------
-    ndarray, shape (rows, directions)
     """
     plain, stretched = diagonals
     a, a_square, own = readout[:, None], square[:, None], own[:, None]

@@ -46,19 +46,9 @@ _LEAST_LEFT = 0.005
 def share_along_leading(step: StepStatistics, readout: Readout, quadratic: float, d: float) -> float:
     """Return the weight of the description that resolves the leading direction, in [0, 1].
 
-    Parameters
-    ----------
-    step : StepStatistics
-    readout : Readout
-    quadratic : float
-        The teacher's second Hermite coefficient.
-    d : float
-
-    Returns
-    -------
-    float
-        Zero on isotropic inputs, in the limit of many dimensions, where the spike is along the teacher, and where the
-        quadratic part of the teacher adds twice the variance of the leading direction or more.
+    The teacher's second Hermite coefficient is `quadratic`. The weight is zero on isotropic inputs, in the limit of
+    many dimensions, where the spike is along the teacher, and where the quadratic part of the teacher adds twice the
+    variance of the leading direction or more.
     """
     if step.correlated is None:
         return 0.0
@@ -75,17 +65,7 @@ def longest_directions(step: StepStatistics, readout: Readout, d: float) -> Long
     The level is that of the variances in the classes of inputs. These have no fluctuations of the samples, and are
     known without a rule.
 
-    Parameters
-    ----------
-    step : StepStatistics
-        On correlated inputs, or damped.
-    readout : Readout
-    d : float
-        Input dimension: one direction has a share of ``1/d``.
-
-    Returns
-    -------
-    Longest
+    The step is one on correlated inputs, or damped. One direction has a share of ``1/d``.
     """
     assert step.correlated is not None
     values, shares = readout_values(readout)
@@ -94,23 +74,12 @@ def longest_directions(step: StepStatistics, readout: Readout, d: float) -> Long
 
 
 def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout: Readout) -> Array:
-    """Return the leading direction of the rows, as far as the spike has a part along it, a unit vector.
+    """Return the leading direction of the rows, a unit vector of shape (special,), as far as the spike is along it.
 
     The special directions have the spectral measure of the spike, in which a leading direction is a narrow band around
     the variance of the leading class.
 
     Docs, "Correlated inputs", equation (C20b).
-
-    Parameters
-    ----------
-    groups : Groups
-    bulk : Bulk
-    step : StepStatistics
-    readout : Readout
-
-    Returns
-    -------
-    ndarray, shape (special,)
     """
     variance = groups.weight @ bulk.special_profile
     leading = float(groups.weight @ leading_variance(step, *groups.readouts(readout)))
@@ -122,19 +91,7 @@ def groups_along_leading(
 ) -> tuple[Groups, Bulk]:
     """Return groups that have a projection on the leading direction too, with the bulk of all other directions.
 
-    Parameters
-    ----------
-    groups : Groups
-    bulk : Bulk
-    quadratic : float
-        The teacher's second Hermite coefficient.
-    step : StepStatistics
-    readout : Readout
-    d : float
-
-    Returns
-    -------
-    Groups, Bulk
+    The teacher's second Hermite coefficient is `quadratic`.
     """
     direction, readouts = leading_direction(groups, bulk, step, readout), groups.readouts(readout)
     mean, added = step.mean_variance(*readouts), added_by_quadratic_part(step, *readouts, quadratic)
@@ -151,18 +108,10 @@ def _in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
 
     As a rule this is the mean of all directions. But here the spike may have a large part of a row.
 
+    The given variances are over the mean of all directions, and `ratio`, shape (groups,), is that mean over what rows
+    have off the spike.
+
     Docs, "Correlated inputs", equation (C20d).
-
-    Parameters
-    ----------
-    bulk : Bulk
-        With variances over the mean of all directions.
-    ratio : ndarray, shape (groups,)
-        That mean over what rows have off the spike.
-
-    Returns
-    -------
-    Bulk
     """
     return replace(
         bulk,
@@ -177,21 +126,10 @@ def _in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
 def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d: float) -> tuple[Groups, Bulk]:
     """Return groups whose norms fluctuate without the leading direction, and the classes of all other directions.
 
+    The direction is that of `leading_direction`, and `mean`, shape (groups,), is ``d`` times the mean variance of a row
+    over all directions.
+
     Docs, "Correlated inputs", equation (C20c).
-
-    Parameters
-    ----------
-    groups : Groups
-    bulk : Bulk
-    direction : ndarray, shape (special,)
-        From `leading_direction`.
-    mean : ndarray, shape (groups,)
-        ``d`` times the mean variance of a row over all directions.
-    d : float
-
-    Returns
-    -------
-    Groups, Bulk
     """
     share = bulk.share * (1 - bulk.longest)
     deviation = _norm_of_others(groups, bulk, direction, share, mean, d)

@@ -80,17 +80,9 @@ class Others(NamedTuple):
 def function_products(points: Complex, transform: Complex, slope: Complex) -> Array:
     """Return the products of the functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` with each other in the mean over laws.
 
-    Parameters
-    ----------
-    points : ndarray, shape (laws, points)
-        ``z_i``.
-    transform, slope : ndarray, shape (laws, points, vectors, vectors)
-        As in `rational_rule`.
-
-    Returns
-    -------
-    ndarray, shape (laws, 1 + 2 points, 1 + 2 points, vectors, vectors)
-        First one, then the real and the imaginary parts.
+    The points ``z_i`` have shape (laws, points), and the transforms and slopes, as in `rational_rule`, have shape
+    (laws, points, vectors, vectors). The products have shape (laws, 1 + 2 points, 1 + 2 points, vectors, vectors):
+    first one, then the real and the imaginary parts.
     """
     laws, count, size = *points.shape, transform.shape[-1]
     apart = points[:, None, :] - points[:, :, None] + np.eye(count)
@@ -111,17 +103,10 @@ def function_products(points: Complex, transform: Complex, slope: Complex) -> Ar
 
 
 def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
-    """Return the products of the functions times the vectors.
+    """Return the products of the functions times the vectors, with nothing and with ``l`` between.
 
-    Parameters
-    ----------
-    poles, transform, slope, mean
-        As in `rational_rule`, each with a leading axis for the laws.
-
-    Returns
-    -------
-    metric, operator : ndarray, shape (laws, functions, functions)
-        With nothing and with ``l`` between. The vectors themselves come first, then the real and the imaginary parts.
+    What is given is as in `rational_rule`, each with a leading axis for the laws. Both results have shape
+    (laws, functions, functions). The vectors themselves come first, then the real and the imaginary parts.
     """
     laws, count, size = *poles.shape, mean.shape[-1]
     gram = function_products(poles, transform, slope)
@@ -141,22 +126,11 @@ def _rules(
 ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
     """Yield the rules of all functions that the poles have: those of laws with as many nodes together.
 
-    Parameters
-    ----------
-    poles, transform, slope, mean
-        As in `_products`.
-    crossed : ndarray, shape (laws, functions, others)
-        Products of other vectors with the functions.
-    faint : ndarray, shape (laws,)
-        Directions of the span that are fainter are left out.
+    The products of other vectors with the functions are `crossed`, shape (laws, functions, others). Directions of the
+    span that are fainter than `faint`, shape (laws,), are left out; the rest is as in `_products`.
 
-    Yields
-    ------
-    laws : ndarray of int, shape (alike,)
-        Which laws.
-    nodes : ndarray, shape (alike, nodes)
-    overlap : ndarray, shape (alike, nodes, vectors + others)
-        As in `rational_rule`, and after these the components of other vectors.
+    Each time it yields which laws these are, shape (alike,), their nodes, shape (alike, nodes), and the overlaps, as in
+    `rational_rule` and after these the components of other vectors, shape (alike, nodes, vectors + others).
     """
     metric, operator = _products(poles, transform, slope, mean)
     size, real = mean.shape[-1], (poles.shape[1] + 1) * mean.shape[-1]
@@ -183,21 +157,12 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
 
     The rule is exact for products of two of ``1, 1/(l - z_i), 1/(l - conj z_i)``, and for ``l`` times them.
 
-    Parameters
-    ----------
-    poles : ndarray, shape (poles,)
-        ``z_i`` in the upper half-plane, all different.
-    transform, slope : ndarray, shape (poles, vectors, vectors)
-        The resolvent ``(A - z_i)^-1`` between the vectors, and its derivative in ``z``.
-    mean : ndarray, shape (vectors, vectors)
-        ``A`` between the vectors.
+    The poles ``z_i`` are in the upper half-plane, all different. The resolvent ``(A - z_i)^-1`` between the vectors is
+    `transform`, with the derivative `slope` in ``z``, shape (poles, vectors, vectors), and `mean` is ``A`` between
+    them.
 
-    Returns
-    -------
-    nodes : ndarray, shape (nodes,)
-    overlap : ndarray, shape (nodes, vectors)
-        Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
-        the law.
+    The nodes come with overlaps, shape (nodes, vectors), components of the vectors, each of length one:
+    ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against the law.
     """
     nothing, least = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0)), np.array([FAINT])
     ((_, (nodes,), (overlap,)),) = _rules(poles[None], transform[None], slope[None], mean[None], nothing, least)
@@ -217,22 +182,11 @@ def sparse_rules(
 ) -> list[tuple[Array, Array]]:
     """Return, for each of some laws, the rule of the fewest poles that knows the resolvent at all points.
 
-    Parameters
-    ----------
-    points, transform, slope, mean, importance, tolerance, faint
-        As in `LawAtPoints`, with a leading axis for the laws. Poles are added where a rule is worst.
-    plain, resolved : ndarray, shapes (laws, vectors, others) and (laws, points, vectors, others)
-        As in `Others`, of which a rule has what lies in its span.
+    The laws are as in `LawAtPoints`, with a leading axis. Poles are added where a rule is worst. Other vectors are as
+    in `Others`, shapes (laws, vectors, others) and (laws, points, vectors, others); a rule has what lies in its span.
 
-    Returns
-    -------
-    list of (nodes, overlap)
-        As in `rational_rule`; after the vectors the overlaps have a column for each of the others.
-
-    Raises
-    ------
-    NotConverged
-        If rounding leaves an error above a per cent.
+    Nodes and overlaps are as in `rational_rule`; after the vectors the overlaps have a column for each of the others.
+    Raises `NotConverged` if rounding leaves an error above a per cent.
     """
     laws = _Laws(points, transform, slope, mean, importance, tolerance, faint, plain, resolved)
     found = _best_rules(laws)

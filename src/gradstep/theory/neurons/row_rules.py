@@ -148,13 +148,8 @@ def mean_law(
 
     It is in units of the square of what the network's own output makes of a row, of the mean over the readouts.
 
-    Parameters
-    ----------
-    samples : CorrelatedSamples or DampedSamples
-    step : StepStatistics
-    readout : Readout
-    output, variance
-        Law of a second direction, as in `gradstep.theory.neurons.stretched_law.StretchedLaw`.
+    The law of a second direction is `output` and `variance`, as in
+    `gradstep.theory.neurons.stretched_law.StretchedLaw`.
     """
     linear = step.curvature**2 * samples.ratio * samples.law.square
     own, second = _own(step, readout), readout.second_moment
@@ -189,7 +184,6 @@ def resolved_law(
 
     Parameters
     ----------
-    law : CorrelatedLaw, DampedLaw or StretchedLaw
     frame : ndarray
         The vectors, as columns, in the terms of the law: the spike, the teacher's rest and perhaps others.
     refine : float
@@ -214,10 +208,6 @@ def resolved_law(
         It has the components of the others.
     longest : Longest, optional
         Which directions count as the longest. The rules know the law at the poles of their part, too.
-
-    Returns
-    -------
-    ResolvedLaw
 
     Raises
     ------
@@ -277,18 +267,7 @@ def resolved_law(
 def rules(law: ResolvedLaw) -> Computation[RowRules]:
     """Return the rules of the spectral law of A, and of the law of some vectors.
 
-    Parameters
-    ----------
-    law : ResolvedLaw
-
-    Returns
-    -------
-    RowRules
-
-    Raises
-    ------
-    NotConverged
-        If a rule is not found, or rounding leaves nothing of it.
+    Raises `NotConverged` if a rule is not found, or rounding leaves nothing of it.
     """
     nodes, root = yield from sparse_rule(law.of_all)
     share = np.square(root[:, 0])
@@ -370,11 +349,7 @@ class DiagonalBounds(NamedTuple):
         These diagonals are not those of single eigenvectors, because ``x^T C f(A) x`` has products of different
         eigenvectors too. Only the diagonal of C has bounds here, the eigenvalues of C.
 
-        Parameters
-        ----------
-        weight : ndarray, shape (nodes,)
-            Of the nodes in the means.
-        diagonals : ndarray, shape (2, nodes)
+        The nodes have these weights in the means, and the diagonals have shape (2, nodes).
         """
         plain, stretched = diagonals
         least, most = np.full_like(plain, self.least), np.full_like(plain, self.most)
@@ -383,13 +358,9 @@ class DiagonalBounds(NamedTuple):
     def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals of directions that have the same means and are within their bounds.
 
-        Docs, "Correlated inputs", equation (C7g).
+        The eigenvalues are `nodes`, with these weights in the means, and the diagonals have shape (2, nodes).
 
-        Parameters
-        ----------
-        nodes, weight : ndarray, shape (nodes,)
-            Eigenvalues and their weights in the means.
-        diagonals : ndarray, shape (2, nodes)
+        Docs, "Correlated inputs", equation (C7g).
         """
         plain, stretched = diagonals
         plain = _within(plain, *self._of_plain(nodes), weight)
@@ -525,21 +496,13 @@ class _Two(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """A law at points, some of which may have been solved after others.
+    """A law at points, some of which may have been solved after others."""
 
-    Attributes
-    ----------
-    sets : tuple of ndarray
-        The points that were solved together.
-    transform, slope : ndarray, shape (points,)
-        Mean of the resolvent over all directions, and its derivative.
-    between, d_between : ndarray, shape (points, vectors, vectors)
-        The resolvent between the vectors, and its derivative.
-    """
-
-    sets: tuple[Complex, ...]
+    sets: tuple[Complex, ...]  # The points that were solved together.
+    # Shape (points,): mean of the resolvent over all directions, and its derivative.
     transform: Complex
     slope: Complex
+    # Shape (points, vectors, vectors): the resolvent between the vectors, and its derivative.
     between: Complex
     d_between: Complex
 
@@ -637,17 +600,8 @@ def levels(lowest: float, count: int) -> Array:
 def vectors_rule(law: LawAtPoints, *, joint: bool, others: Others | None = None) -> Computation[tuple[Array, Array]]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
-    Parameters
-    ----------
-    law : LawAtPoints
-    joint : bool
-        As in `resolved_law`.
-    others : Others, optional
-        As in `gradstep.theory.neurons.rational_rule.sparse_rule`; of vectors that are resolved together.
-
-    Returns
-    -------
-    nodes, overlap : ndarray
+    They are resolved together with `joint`, as in `resolved_law`. Others, as in
+    `gradstep.theory.neurons.rational_rule.sparse_rule`, are those of vectors that are resolved together.
     """
     if joint:
         finer = 1.0 if others is None else _FINER
@@ -682,19 +636,10 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
 
     They are in the units of `mean_law`.
 
+    They are in the units of `mean_law`, and have shape (groups, classes) at the nodes and (groups, special) of the
+    vectors.
+
     Docs, "Correlated inputs", equation (C7e).
-
-    Parameters
-    ----------
-    rules : RowRules
-    groups : Groups
-    step : StepStatistics
-    readout : Readout
-
-    Returns
-    -------
-    profile : ndarray, shape (groups, classes)
-    special_profile : ndarray, shape (groups, special)
     """
     scale = math.sqrt(readout.second_moment)
     a, a_square = groups.readout, groups.readout_square

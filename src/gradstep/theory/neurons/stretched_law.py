@@ -95,21 +95,13 @@ class _Drawn(NamedTuple):
     """Change of the inverse of H in a draw, whose samples have other products with each other.
 
     Docs, "Spread", equation (D14).
-
-    Attributes
-    ----------
-    matrices : ndarray, shape (2, functions, functions)
-        Q and P.
-    middle, d_middle : ndarray, shape (2, points, 2, 2)
-        What stands between two vectors for each of them.
-    pairs : _Vectors
-        The pairs of the coupling.
     """
 
-    matrices: Array
+    matrices: Array  # Q and P, shape (2, functions, functions).
+    # Shape (2, points, 2, 2): what stands between two vectors for each of them.
     middle: Complex
     d_middle: Complex
-    pairs: _Vectors
+    pairs: _Vectors  # The pairs of the coupling.
 
     def of(self, left: _Vectors, right: _Vectors) -> Complex:
         """Return the change between vectors."""
@@ -151,31 +143,18 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
     The equations are solved point by point. So the law may be another at each of the points z of a method: `linear`,
     `root`, `strength` and the ratio of the samples then have a number for each, and a frame has a leading axis.
-
-    Attributes
-    ----------
-    samples : CorrelatedSamples
-    linear : float or ndarray, shape (points,)
-        ``k``, of the readout's sign.
-    root : float or ndarray, shape (points,)
-        ``q``; of rows of one readout it is `linear`.
-    strength : float or ndarray, shape (points,)
-        ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
-    output : ndarray, shape (nodes,), optional
-        Mean of a sample's projection on a second direction that its residual depends on, at the nodes of its law. It is
-        orthogonal to the teacher's and lies in the classes of C as a row does.
-    output_variance : float
-        Variance of that projection there.
-    forms : SampleForms, optional
-        Changes of the products of samples in a draw, for inputs of one eigenvalue and without a second direction.
     """
 
     samples: CorrelatedSamples
-    linear: float | Array
-    root: float | Array
+    linear: float | Array  #: ``k``, of the readout's sign, shape (points,).
+    root: float | Array  #: ``q``; of rows of one readout it is `linear`, shape (points,).
+    #: ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds, shape (points,).
     strength: float | Array
+    #: Shape (nodes,): mean of a sample's projection on a second direction that its residual depends on, at the nodes of
+    #: its law. It is orthogonal to the teacher's and lies in the classes of C as a row does.
     output: Array | None = None
-    output_variance: float = 0.0
+    output_variance: float = 0.0  #: Variance of that projection there.
+    #: Changes of the products of samples in a draw, for inputs of one eigenvalue and without a second direction.
     forms: SampleForms | None = None
 
     @property
@@ -273,10 +252,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def ask(self, z: Complex, frame: Array) -> Computation[Resolvents]:
         """Ask for the law at points together with others of the same samples.
 
-        Parameters
-        ----------
-        z, frame : ndarray
-            As in `between`; of a law that is the same at all points.
+        The law is the same at all points, and the frame is as in `between`.
         """
         known = self.samples
         numbers = np.array([known.ratio, self.linear, self.root, self.strength, self.output_variance])
@@ -309,14 +285,8 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def _directions(self) -> tuple[Array, Array, Array]:
         """The directions that a residual depends on.
 
-        Returns
-        -------
-        ndarray, shape (directions, nodes)
-            Mean projections of a sample on them.
-        ndarray, shape (directions, directions)
-            Covariance of these.
-        ndarray, shape (directions, classes)
-            The part of each in the classes of C.
+        They come as mean projections of a sample on them, shape (directions, nodes), the covariance of these, shape
+        (directions, directions), and the part of each in the classes of C, shape (directions, classes).
         """
         u, known = self.samples.law.projection, self.samples.spectrum
         if self.output is None:
@@ -333,14 +303,11 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
 
-        Docs, "Correlated inputs", equation (C7b).
+        The vectors are the columns of `frame`, shape (2 directions + 1, vectors) or
+        (points, 2 directions + 1, vectors), in terms of bt and the second direction, where there is one, ``C`` times
+        these, and ``C Z_perp^T r / n_step``.
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (2 directions + 1, vectors), or (points, 2 directions + 1, vectors)
-            The vectors, as columns, in terms of bt and the second direction, where there is one, ``C`` times these, and
-            ``C Z_perp^T r / n_step``.
+        Docs, "Correlated inputs", equation (C7b).
         """
         points, law = self.at(z), self.samples.law
         (left, d_left), seen, count = self._sampled(points), self._seen, len(self._directions[0])
@@ -377,13 +344,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def products_between(self, z: Complex, frame: Array) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent, and C and ``q CBC`` times it, between vectors, shape (points, vectors, vectors) each.
 
-        Docs, "Correlated inputs", equation (C7d).
+        The frame is as in `between`.
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray
-            As in `between`.
+        Docs, "Correlated inputs", equation (C7d).
         """
         points, known, law = self.at(z), self.samples.spectrum, self.samples.law
         (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
@@ -415,13 +378,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         These are ``C g``, ``C B C g``, ``C h``, ``C B C h`` and ``C h_3``, where g, h and h_3 are ``Z^T r^p / n_step``
         with ``p = 1, 2, 3``.
 
-        Docs, "Structured bulk", equation (A7a).
+        The frame is as in `between`.
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray
-            As in `between`.
+        Docs, "Structured bulk", equation (A7a).
         """
         points, law, (x, _, _) = self.at(z), self.samples.law, self._directions
         (left, _), count, plain, r = self._sampled(points), len(x), points.gain, law.residual
@@ -696,22 +655,10 @@ def _joined(
 ) -> tuple[StretchedLaw, Complex, Array]:
     """Return laws as one that is another at each of the points.
 
-    Parameters
-    ----------
-    law, spectrum, turn, beside, output, forms
-        As in `StretchedLaw` and its samples.
-    z : ndarray, shape (laws, points)
-    frame : ndarray, shape (laws, terms, vectors)
-    numbers : ndarray, shape (laws, 5)
-        ``phi0``, ``k``, ``q``, ``t`` and the variance of the output.
-    added : ndarray, shape (laws, classes)
-        What the own output adds to B.
-
-    Returns
-    -------
-    law : StretchedLaw
-    z : ndarray, shape (all points,)
-    frame : ndarray, shape (all points, terms, vectors)
+    The first six are as in `StretchedLaw` and its samples. Points have shape (laws, points) and frames
+    (laws, terms, vectors) before, (all points,) and (all points, terms, vectors) after. For each law `numbers` has
+    ``phi0``, ``k``, ``q``, ``t`` and the variance of the output, and `added`, shape (laws, classes), is what the own
+    output adds to B.
     """
     ratio: Any
     ratio, linear, root, strength, _ = np.repeat(numbers.T, z.shape[1], axis=1)
@@ -752,17 +699,10 @@ def _square(parts: Array) -> Array:
 
 
 def _sums(values: Array, weights: Array) -> Complex:
-    """Return sums of complex numbers over the nodes.
+    """Return sums of complex numbers over the nodes, shape (points, weights, powers).
 
-    Parameters
-    ----------
-    values : ndarray, shape (2, points, nodes)
-        Real and imaginary parts.
-    weights : ndarray, shape (weights, powers, nodes)
-
-    Returns
-    -------
-    ndarray, shape (points, weights, powers)
+    Their real and imaginary parts are `values`, shape (2, points, nodes), and the weights have shape
+    (weights, powers, nodes).
     """
     _, points, nodes = values.shape
     real, imaginary = (values.reshape(-1, nodes) @ weights.reshape(-1, nodes).T).reshape(2, points, *weights.shape[:2])
@@ -772,12 +712,8 @@ def _sums(values: Array, weights: Array) -> Complex:
 def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
     """Return means of ``m (1 + M m)^-1``, what is left of a sample next to itself, shape (points, weights, 2, 2).
 
-    Parameters
-    ----------
-    parts : tuple of ndarray, shapes (1 or points, 2, 2) and (points, 2, 2)
-        Coefficients of r and r^2 in it, times the determinant.
-    sums : ndarray, shape (points, weights, 2)
-        Means of the two over the determinant.
+    The coefficients of r and r^2 in it, times the determinant, are `parts`, shapes (1 or points, 2, 2) and
+    (points, 2, 2). The means of the two over the determinant are `sums`, shape (points, weights, 2).
     """
     one, two = parts
     first, second = (sums[..., power, None, None] for power in range(2))
@@ -787,13 +723,7 @@ def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
 def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -> Complex:
     """Return the change of `_left` with a change of M, shape (points, ..., 2, 2).
 
-    Parameters
-    ----------
-    parts : tuple of ndarray
-        As in `_left`.
-    sums : ndarray, shape (points, ..., 3)
-        Means of r^2, r^3 and r^4 over the square of the determinant.
-    change : ndarray, shape (..., 2, 2)
+    The means of r^2, r^3 and r^4 over the square of the determinant are `sums`, shape (points, ..., 3).
     """
     one, two = (each.reshape(len(each), *(1,) * (sums.ndim - 2), 2, 2) for each in parts)
     lowest, middle, highest = (sums[..., power, None, None] for power in range(3))
@@ -806,13 +736,7 @@ def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -
 def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
     """Return sums of ``X E X`` over the classes, with weights, shape (points, matrices, 2, 2).
 
-    Parameters
-    ----------
-    outer : ndarray, shape (points, classes, 2, 2)
-        Symmetric matrices X.
-    inner : ndarray, shape (points, matrices, 2, 2)
-        The matrices E.
-    weight : ndarray, shape (classes,)
+    The symmetric matrices X have shape (points, classes, 2, 2), and E has shape (points, matrices, 2, 2).
     """
     whole = outer[:, None] @ inner[:, :, None] @ outer[:, None]
     return np.asarray(np.einsum("zmcij,c->zmij", whole, weight))
@@ -821,11 +745,7 @@ def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
 def _solved(bend: Complex, gap: Complex) -> Complex:
     """Return the symmetric matrix that a linear map turns into the gap, shape (points, 2, 2).
 
-    Parameters
-    ----------
-    bend : ndarray, shape (points, 3, 2, 2)
-        What the map makes of each matrix of `_BASIS`.
-    gap : ndarray, shape (points, 2, 2)
+    What the map makes of each matrix of `_BASIS` is `bend`, shape (points, 3, 2, 2).
     """
     parts = np.linalg.solve(bend[..., _ROWS, _COLUMNS].mT, gap[..., _ROWS, _COLUMNS, None])[..., 0]
     return np.asarray(np.einsum("zk,kij->zij", parts, _BASIS))

@@ -39,22 +39,13 @@ _REST = (1e-4, 1e-2)
 def share_along_teacher(problem: Problem, step: StepStatistics, d: float) -> float:
     """Return the weight of the description that resolves both directions, in [0, 1].
 
-    Parameters
-    ----------
-    problem : Problem
-    step : StepStatistics
-        With the spike along the direction that features are resolved along.
-    d : float
-
-    Returns
-    -------
-    float
-        Zero in the limit of many dimensions, where activation or teacher have no quadratic part, and where the spike
-        is along the teacher. It grows with ``(E_a[(chi - chi0)^2] + E_a[chi0^2] omega) / d``. ``chi`` is the variance
-        of a row along the teacher after a step of many samples, over the mean of all directions. ``chi0`` is the same
-        without the quadratic part of the teacher: one for a plain step on isotropic inputs. ``omega`` is the share of
-        the quadratic part in the activation's power beyond a linear function, times its share in the teacher's
-        variance. For a Gaussian readout the second term does not count.
+    The step has its spike along the direction that features are resolved along. The weight is zero in the limit of many
+    dimensions, where activation or teacher have no quadratic part, and where the spike is along the teacher. It grows
+    with ``(E_a[(chi - chi0)^2] + E_a[chi0^2] omega) / d``. ``chi`` is the variance of a row along the teacher after a
+    step of many samples, over the mean of all directions. ``chi0`` is the same without the quadratic part of the
+    teacher: one for a plain step on isotropic inputs. ``omega`` is the share of the quadratic part in the activation's
+    power beyond a linear function, times its share in the teacher's variance. For a Gaussian readout the second term
+    does not count.
     """
     values, shares = readout_values(problem.readout)
     quadratic = moments(link_of(problem.teacher)).quadratic
@@ -70,15 +61,10 @@ def share_along_teacher(problem: Problem, step: StepStatistics, d: float) -> flo
 def variance_along_teacher(step: StepStatistics, a: Array, a_square: Array, quadratic: float) -> Array:
     """Return the variance of rows along the teacher after a step of many samples, over the mean of all directions.
 
-    Docs, "Uniform equivalent", equation (E19a).
+    The readouts and their squares, shape (rows,), may be means over neurons that are described together. The teacher's
+    second Hermite coefficient is `quadratic`, or zero for the variance without that part of the teacher.
 
-    Parameters
-    ----------
-    step : StepStatistics
-    a, a_square : ndarray, shape (rows,)
-        Readouts and their squares, or their means over neurons that are described together.
-    quadratic : float
-        The teacher's second Hermite coefficient, or zero for the variance without that part of the teacher.
+    Docs, "Uniform equivalent", equation (E19a).
     """
     bent = step.curvature * math.sqrt(2) * quadratic
     if step.correlated is None:
@@ -125,20 +111,11 @@ def added_by_quadratic_part(step: StepStatistics, a: Array, a_square: Array, qua
 def teacher_direction(groups: Groups, bulk: Bulk, added: Array) -> Array:
     """Return a vector whose part orthogonal to the spike is where features bend most with the teacher's rest.
 
+    The vector, shape (special,), is that of the mean of a row, given its projection on the teacher's rest, for the mean
+    covariance of all rows. It is the teacher's rest itself where nothing but the teacher stretches the rows. `added` is
+    from `added_by_quadratic_part`.
+
     Docs, "Uniform equivalent", equation (E19b).
-
-    Parameters
-    ----------
-    groups : Groups
-    bulk : Bulk
-    added : ndarray, shape (groups,)
-        From `added_by_quadratic_part`.
-
-    Returns
-    -------
-    ndarray, shape (special,)
-        That of the mean of a row, given its projection on the teacher's rest, for the mean covariance of all rows. It
-        is the teacher's rest itself where nothing but the teacher stretches the rows.
     """
     # Directions with more are those of single samples with large residuals, which are many and have little in common.
     most = 1 + np.maximum(added, 0.0)

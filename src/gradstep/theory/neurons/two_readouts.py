@@ -162,11 +162,7 @@ class Resolvents(NamedTuple):
 
         The shares of what is left have the sum of all less that of these.
 
-        Parameters
-        ----------
-        readouts : TwoReadouts
-        eigenvalue, share, place : ndarray, shape (directions,)
-            As `spread_directions` returns them.
+        The directions are as `spread_directions` returns them.
         """
         variance = _of_sums(readouts, eigenvalue, place)[:, None]
         return self._replace(transform=self.transform - (1 / (variance - self.points[:, None])) @ share)
@@ -196,11 +192,7 @@ class VectorDirections(NamedTuple):
 def laws_of_sums(law: DampedLaw | StretchedLaw, readouts: TwoReadouts) -> list[tuple[DampedLaw | StretchedLaw, float]]:
     """Return the laws of sums of the covariances, each divided by a number, and this number.
 
-    Parameters
-    ----------
-    law : DampedLaw or StretchedLaw
-        The mean law over both readouts.
-    readouts : TwoReadouts
+    The given law is the mean law over both readouts.
     """
     a, own = readouts.value, readouts.own
     # A sum has these coefficients of the matrices C, 2 X and Y.
@@ -219,22 +211,12 @@ def spread_directions(
 ) -> tuple[Array, Array, Array]:
     """Return directions with which the mean resolvents of both readouts are reproduced.
 
+    What is given are the eigenvalues of the mean, their shares, and the places of the diagonals there. The shares have
+    a sum of one, unless the resolvents are without some directions (`Resolvents.without`). The directions come as
+    eigenvalues, shares and places, too, and their shares have a sum of one. `refine` multiplies the number of variances
+    that a direction may have.
+
     Docs, "Correlated inputs", equation (C7h).
-
-    Parameters
-    ----------
-    eigenvalue, share, place : ndarray, shape (eigenvalues,)
-        The eigenvalues of the mean, their shares, and the places of the diagonals there. The shares have a sum of one,
-        unless the resolvents are without some directions (`Resolvents.without`).
-    readouts : TwoReadouts
-    resolvents : Resolvents
-    refine : float
-        Multiplies the number of variances that a direction may have.
-
-    Returns
-    -------
-    eigenvalue, share, place : ndarray, shape (directions,)
-        The shares have a sum of one.
     """
     choices, cost = _choices(place, refine)
     each = choices.shape[1]
@@ -261,21 +243,11 @@ def directions_of_vectors(
 ) -> Computation[VectorDirections]:
     """Return directions of some orthonormal vectors with which their resolvents of all readouts are reproduced.
 
+    The law and the others are as in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the
+    covariances, and the rest is as in `spread_directions`. Places of the diagonals over all directions, at eigenvalues
+    with weights, are what `place` returns. Raises `NotConverged` if a rule is not found.
+
     Docs, "Correlated inputs", equations (C7h) and (C7i).
-
-    Parameters
-    ----------
-    law, others
-        As in `gradstep.theory.neurons.rational_rule.sparse_rule`, of the mean of the covariances.
-    place : callable
-        Places of the diagonals over all directions, at eigenvalues with weights.
-    readouts, resolvents, refine
-        As in `spread_directions`.
-
-    Raises
-    ------
-    NotConverged
-        If a rule is not found.
     """
     count = len(law.mean)
     alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (law.transform, law.slope))
@@ -324,16 +296,11 @@ def _axes(
 ) -> tuple[Array, Array, Array]:
     """Return the axes at each eigenvalue: eigenvalues, components of the vectors and of others.
 
-    Docs, "Correlated inputs", equation (C7i).
+    The mean of the resolvent over the vectors is `alike`, with the derivative `change`. The nodes are eigenvalues of
+    the mean, and `root` are the roots of their shares in the mean over the vectors; the rest is as in
+    `directions_of_vectors`.
 
-    Parameters
-    ----------
-    points, resolvent, others
-        As in `directions_of_vectors`.
-    alike, change : ndarray, shape (points,)
-        Mean of the resolvent over the vectors, and its derivative.
-    nodes, root : ndarray, shape (nodes,)
-        Eigenvalues of the mean, and the roots of their shares in the mean over the vectors.
+    Docs, "Correlated inputs", equation (C7i).
     """
     count = resolvent.shape[-1]
     # As functions of the eigenvalue: the products of the vectors with each other, and with others.
@@ -387,24 +354,9 @@ def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
     errors, which is the minimum of a convex function of as many numbers as there are conditions. The gradient of this
     function is linear in pieces, and Newton's method ends on one of these. It starts from larger costs.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (resolvents, unknowns)
-        Nearly dependent on each other, as resolvents at neighbouring points are.
-    aim : ndarray, shape (resolvents,)
-        ``rows @ x`` comes near it.
-    kept : ndarray, shape (kept,)
-        Weights of the groups, which have as many unknowns each: the sum of their shares stays near one.
-    cost : ndarray, shape (unknowns,)
-
-    Returns
-    -------
-    ndarray, shape (unknowns,)
-
-    Raises
-    ------
-    NotConverged
-        If Newton's method does not end.
+    The resolvents are `rows`, shape (resolvents, unknowns), nearly dependent on each other as those at neighbouring
+    points are, and ``rows @ x`` comes near `aim`. The groups have as many unknowns each and the weights `kept`: the sum
+    of their shares stays near one. Raises `NotConverged` if Newton's method does not end.
     """
     square, axes = np.linalg.eigh(rows @ rows.T)
     axes = axes[:, square > _DEPENDENT**2 * square[-1]].T

@@ -51,28 +51,18 @@ _DENSITY = 1e-8
 
 
 class _Form(NamedTuple):
-    """The quadratic form of means and free parts in units of their costs, in the space of the few rows that it has.
+    """The quadratic form of means and free parts in units of their costs, in the space of the few rows that it has."""
 
-    Attributes
-    ----------
-    means, slopes : ndarray, shapes (groups + 1, rows) and (groups, dimensions)
-        Columns of the means in these rows, and the factors of the slopes.
-    free : ndarray, shape (groups, special, special)
-        Covariance of what rows are free to have along the special directions, off the spike.
-    root : ndarray, shape (groups + 1,)
-        ``|v|^1/2``.
-    strengths : ndarray, shape (rows,)
-        Eigenvalues, the largest first.
-    coefficients : ndarray, shape (rows, rows)
-        The eigenvectors are the rows combined by its columns.
-    """
-
+    # Shapes (groups + 1, rows) and (groups, dimensions): columns of the means in these rows, and the factors of the
+    # slopes.
     means: Array
     slopes: Array
+    # Covariance of what rows are free to have along the special directions, off the spike, shape
+    # (groups, special, special).
     free: Array
-    root: Array
-    strengths: Array
-    coefficients: Array
+    root: Array  # ``|v|^1/2``, shape (groups + 1,).
+    strengths: Array  # Eigenvalues, the largest first, shape (rows,).
+    coefficients: Array  # The eigenvectors are the rows combined by its columns, shape (rows, rows).
 
 
 def _products(values: Array) -> tuple[SymmetricPairs, Array]:

@@ -317,19 +317,10 @@ class FeatureEquations:
     def residue(self, point: Point, rank: int) -> tuple[Array, float]:
         """Return the null vector of ``Q`` at an outlier, where a strength is one, and what its square has in ``F``.
 
+        The strength has this rank. The null vector has shape (groups + 1,), and the number is ``-n`` over the
+        derivative of the strength in z.
+
         Docs, "Spectra", equation (Z3).
-
-        Parameters
-        ----------
-        point : Point
-        rank : int
-            Of the strength.
-
-        Returns
-        -------
-        null : ndarray, shape (groups + 1,)
-        scale : float
-            ``-n`` over the derivative of the strength in z.
         """
         vector = self.spikes(point)[0][:, rank]
         return self.null_vector(point, vector), -self.samples / self.slope_of_strength(point, vector)

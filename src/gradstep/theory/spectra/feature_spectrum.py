@@ -48,7 +48,6 @@ from gradstep.threads import one_thread
 __all__ = ["REMEMBERED", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above", "whole_spectrum"]
 
 Array = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
 
 #: Spectra that are kept: places of a curve may share theirs, and the one without a step.
 REMEMBERED = 32
@@ -316,18 +315,11 @@ def outliers_above(
 ) -> tuple[Outlier, ...]:
     """Find the outliers above the edge of the bulk, the largest first.
 
-    Docs, "Spectra", equation (Z2).
+    The means over each group of the functions of the readout to compare with are `polynomials`, shape
+    (degrees, groups), and `alignment` is the overlap of the spike direction with the teacher's. The groups of a
+    Gaussian readout resolve a part of it only.
 
-    Parameters
-    ----------
-    edge : float
-    equations : FeatureEquations
-    polynomials : ndarray, shape (degrees, groups)
-        Means over each group of the functions of the readout to compare with.
-    alignment : float
-        Overlap of the spike direction with the teacher's.
-    gaussian : bool
-        Whether the readout is Gaussian; its groups then resolve a part of it only.
+    Docs, "Spectra", equation (Z2).
     """
     points = _outlier_points(equations, edge)
     rest = polynomials, alignment, gaussian

@@ -313,20 +313,8 @@ def start(equations: Equations, z: complex) -> Point:
 def advance(equations: Equations, point: Point, z: complex, *, inside: bool = False) -> Point:
     """Follow the solution from `point` straight to `z`.
 
-    Parameters
-    ----------
-    equations : Equations
-    point : Point
-        A solution.
-    z : complex
-        Where to go, in the closed upper half-plane; on the real axis without crossing an edge.
-    inside : bool
-        Refuse solutions without density.
-
-    Raises
-    ------
-    NotConverged
-        If the solution cannot be followed.
+    Here `z` is in the closed upper half-plane; on the real axis it is reached without crossing an edge. Solutions
+    without density are refused if they are to be `inside`. Raises `NotConverged` if the solution cannot be followed.
     """
     target, share = z, 1.0
     for _ in range(_MOST_STEPS):
@@ -433,16 +421,7 @@ def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Ar
 
     Nodes far out in the tail of a law have a band of the spectrum each, too narrow and too light to matter or to find.
 
-    Parameters
-    ----------
-    weight, size : ndarray, shape (nodes,)
-        Probabilities, and what orders the members.
-    values : ndarray, shape (nodes, ...)
-    share : float
-
-    Returns
-    -------
-    ndarray, shape (nodes, ...)
+    The members are ordered by their `size`, and their probabilities are `weight`; values have shape (nodes, ...).
     """
     ascending, result = np.argsort(size), values.copy()
     for order in (ascending, ascending[::-1]):
@@ -467,22 +446,9 @@ def lightest_band(eigenvalues: float) -> float:
 def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest: float = 0.0) -> Law:
     """Find the support and the density on it.
 
-    Parameters
-    ----------
-    equations : Equations
-    spacings : sequence of float
-        Distances of neighbours, in log x, of the search for bands; the next one is used if mass is missing.
-    lightest : float, optional
-        Least mass of a band that the walk has not met.
-
-    Returns
-    -------
-    Law
-
-    Raises
-    ------
-    NotConverged
-        If the density does not integrate to the mass that the ranks demand, to 1e-6, or a band is too light.
+    The distances of neighbours, in log x, of the search for bands are `spacings`; the next one is used if mass is
+    missing. A band that the walk has not met has at least the mass `lightest`. Raises `NotConverged` if the density
+    does not integrate to the mass that the ranks demand, to 1e-6, or a band is too light.
     """
     for spacing in spacings:
         try:
@@ -500,17 +466,9 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest:
 
 
 def first_law(attempts: Iterable[tuple[_Kind, Sequence[float], float]]) -> tuple[_Kind, Law]:
-    """Return the first equations of which `find_law` finds the law, and that law.
+    """Return the first equations of which `find_law`, with these arguments, finds the law, and that law.
 
-    Parameters
-    ----------
-    attempts : iterable of (Equations, sequence of float, float)
-        Arguments of `find_law`.
-
-    Raises
-    ------
-    NotConverged
-        That of the last attempt.
+    Raises the `NotConverged` of the last attempt.
     """
     for equations, spacings, lightest in attempts:
         try:
@@ -916,14 +874,7 @@ def mean_law(parts: Sequence[tuple[float, Law]]) -> Law:
 
     A law with another number of bands than that of the largest weight is left out.
 
-    Parameters
-    ----------
-    parts : sequence of (float, Law)
-        Weight of each.
-
-    Returns
-    -------
-    Law
+    The weight of a law comes before it. A law with another number of bands than that of the largest weight is left out.
     """
     _, first = max(parts, key=lambda part: part[0])
     alike = [(share, law) for share, law in parts if len(law.bands) == len(first.bands)]

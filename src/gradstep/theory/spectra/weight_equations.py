@@ -70,76 +70,39 @@ class SpikeResolvent(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums of the equations at given unknowns.
+    """Sums of the equations at given unknowns."""
 
-    Attributes
-    ----------
-    traces : ndarray, shape (powers,)
-        ``s_0``, ``s_1`` and ``s_2``.
-    gain : ndarray, shape (sampled, sampled)
-        ``Gamma``.
-    by_rows : ndarray, shape (3,)
-        ``p_0``, ``p_1`` and ``p_2``.
-    parts : ndarray, shape (3, sampled, sampled)
-        Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``.
-    inverse : ndarray, shape (2, nodes)
-        Real and imaginary parts of ``1 / Delta``.
-    once, squares : ndarray, shape (3,), (5,)
-        Means of powers of r over ``Delta`` and over its square.
-    weight : ndarray, shape (rows, rows)
-        ``Y``, zero where there are no samples.
-    inner : ndarray, shape (classes, rows, rows)
-        ``H(c)``.
-    """
-
-    traces: Complex
-    gain: Complex
-    by_rows: Complex
-    parts: Complex
-    inverse: Array
+    traces: Complex  # ``s_0``, ``s_1`` and ``s_2``, shape (powers,).
+    gain: Complex  # ``Gamma``, shape (sampled, sampled).
+    by_rows: Complex  # ``p_0``, ``p_1`` and ``p_2``, shape (3,).
+    parts: Complex  # Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``, shape (3, sampled, sampled).
+    inverse: Array  # Real and imaginary parts of ``1 / Delta``, shape (2, nodes).
+    # Shapes (3,) and (5,): means of powers of r over ``Delta`` and over its square.
     once: Complex
     squares: Complex
-    weight: Complex
-    inner: Complex
+    weight: Complex  # ``Y``, zero where there are no samples, shape (rows, rows).
+    inner: Complex  # ``H(c)``, shape (classes, rows, rows).
 
 
 class _Changes(NamedTuple):
-    """Derivatives of the sums in the traces, in the entries of ``<c H>`` and in z.
+    """Derivatives of the sums in the traces, in the entries of ``<c H>`` and in z."""
 
-    Attributes
-    ----------
-    strength : ndarray, shape (unknowns + 1,)
-        That of ``t p_2 / E r^2``.
-    weight : ndarray, shape (unknowns + 1, blocks, blocks)
-    inner : ndarray, shape (unknowns + 1, classes, blocks, blocks)
-    """
-
-    strength: Complex
-    weight: Complex
-    inner: Complex
+    strength: Complex  # That of ``t p_2 / E r^2``, shape (unknowns + 1,).
+    weight: Complex  # Shape (unknowns + 1, blocks, blocks).
+    inner: Complex  # Shape (unknowns + 1, classes, blocks, blocks).
 
 
 class _Blocks(NamedTuple):
-    """Places of the blocks f, y, x and l, of which a plain step has no l and takes x for f.
+    """Places of the blocks f, y, x and l, of which a plain step has no l and takes x for f."""
 
-    Attributes
-    ----------
-    all, sampled : int
-        Number of blocks, and of the last ones, which hold samples.
-    f, y : int
-        Places among all.
-    sampled_x : int
-        Place of x among those that hold samples.
-    seen : slice
-        Those that hold samples.
-    """
-
+    # Number of blocks, and of the last ones, which hold samples.
     all: int
     sampled: int
+    # Places among all.
     f: int
     y: int
-    sampled_x: int
-    seen: slice
+    sampled_x: int  # Place of x among those that hold samples.
+    seen: slice  # Those that hold samples.
 
     @classmethod
     def of(cls, *, stretched: bool, damped: bool) -> _Blocks:
@@ -150,32 +113,19 @@ class _Blocks(NamedTuple):
 
 
 class _Unknowns(NamedTuple):
-    """What Newton's method solves for, the state, as functions of the traces and of the entries of ``<c H>``.
+    """What Newton's method solves for, the state, as functions of the traces and of the entries of ``<c H>``."""
 
-    Attributes
-    ----------
-    forms, traces : ndarray, shape (powers, powers)
-        Values of ``M`` as forms of the traces, and the other way round.
-    row, column : ndarray, shape (entries,)
-        Places of the entries of ``<c H>``: those of its diagonal come first.
-    size : int
-        Number of its rows.
-    unit : ndarray, shape (others,)
-        What the other entries are divided by; zero where it is the root of the two on the diagonal.
-    units : ndarray, shape (entries, size, size)
-        Matrices that are one in an entry and zero elsewhere.
-    multiple : ndarray, shape (entries,)
-        How often each entry is in a matrix.
-    """
-
+    # Shape (powers, powers): values of ``M`` as forms of the traces, and the other way round.
     forms: Array
     traces: Array
+    # Shape (entries,): places of the entries of ``<c H>``: those of its diagonal come first.
     row: NDArray[np.intp]
     column: NDArray[np.intp]
-    size: int
+    size: int  # Number of its rows.
+    # What the other entries are divided by; zero where it is the root of the two on the diagonal, shape (others,).
     unit: Array
-    units: Array
-    multiple: Array
+    units: Array  # Matrices that are one in an entry and zero elsewhere, shape (entries, size, size).
+    multiple: Array  # How often each entry is in a matrix, shape (entries,).
 
     @classmethod
     def of(cls, forms: Array, size: int, last: float) -> _Unknowns:
@@ -515,10 +465,7 @@ class WeightEquations:
     def _found(self, sums: _Sums) -> tuple[Complex, Complex]:
         """Return traces and entries of ``<c H>`` by the equations, and their derivatives in the same and in z.
 
-        Returns
-        -------
-        found : ndarray, shape (unknowns,)
-        slopes : ndarray, shape (unknowns, unknowns + 1)
+        They have shape (unknowns,), and the derivatives (unknowns, unknowns + 1).
         """
         blocks, (row, column) = self._blocks, (self._unknowns.row, self._unknowns.column)
         f, y, x, seen = blocks.f, blocks.y, blocks.sampled_x, blocks.seen

@@ -256,23 +256,14 @@ def _law(equations: WeightEquations, d: float) -> tuple[WeightEquations, Law]:
 
 
 class _Resolvent(NamedTuple):
-    """What the resolvent of the layer with its spike is made of.
+    """What the resolvent of the layer with its spike is made of."""
 
-    Attributes
-    ----------
-    h, added, delta : complex
-        Of the readout, of all that the step adds along it, and of both together.
-    between : ndarray, shape (3, 3)
-        The bulk's, between the vectors of the spike.
-    bulk : complex
-        It vanishes at an eigenvalue of the bulk by itself outside of its bands.
-    """
-
+    # Of the readout, of all that the step adds along it, and of both together.
     h: complex
     added: complex
     delta: complex
-    between: ComplexArray
-    bulk: complex
+    between: ComplexArray  # The bulk's, between the vectors of the spike, shape (3, 3).
+    bulk: complex  # It vanishes at an eigenvalue of the bulk by itself outside of its bands.
 
     @classmethod
     def of(cls, equations: WeightEquations, spike: Spike, z: complex, state: ComplexArray) -> _Resolvent:

@@ -16,20 +16,12 @@ Array = NDArray[np.float64]
 
 
 def class_variances(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return ``d`` times the variances of rows along one direction of each class, in the mean over the samples.
+    """Return ``d`` times the variances of rows along one direction of each class, shape (rows, classes).
+
+    They are means over the samples of a step on correlated inputs, or of a damped one. `a` and `a_square`, shape
+    (rows,), are readouts and their squares, or their means over neurons that are described together.
 
     Docs, "Correlated inputs", equation (C20).
-
-    Parameters
-    ----------
-    step : StepStatistics
-        On correlated inputs, or damped.
-    a, a_square : ndarray, shape (rows,)
-        Readouts and their squares, or their means over neurons that are described together.
-
-    Returns
-    -------
-    ndarray, shape (rows, classes)
     """
     assert step.correlated is not None
     samples, (once, twice) = step.correlated, step.correlated.stretch
@@ -52,19 +44,10 @@ def leading_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
 def leading_part_of_norm(step: StepStatistics, a: Array, a_square: Array, d: float, beside: Array | float) -> Array:
     """Return the part of the variance of a row's squared norm that is due to one leading direction, shape (rows,).
 
+    The variance that rows have along one more direction, times ``d``, is `beside`, shape (rows,); the others are as in
+    `class_variances`.
+
     Docs, "Correlated inputs", equation (C20a).
-
-    Parameters
-    ----------
-    step, a, a_square
-        As in `class_variances`.
-    d : float
-    beside : ndarray, shape (rows,)
-        ``d`` times the variance that rows have along one more direction.
-
-    Returns
-    -------
-    ndarray, shape (rows,)
     """
     assert step.correlated is not None
     variances = class_variances(step, a, a_square)

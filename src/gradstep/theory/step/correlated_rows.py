@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,9 @@ from gradstep.theory.step.row_fluctuations import (
     linear_norm,
     norm_vector,
 )
+from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
+__all__ = ["RowTerms", "correlated_fluctuations", "correlated_rows_without_a_step"]
 
 Array = NDArray[np.float64]
 
@@ -45,77 +47,26 @@ def correlated_rows_without_a_step(samples: CorrelatedSamples | DampedSamples, *
     return RowFluctuations((along, 0.0, 0.0), 0.0, (0.0, 0.0), (0.0, 0.0, 0.0), (length, 0.0, 0.0, 0.0, 0.0), 1.0)
 
 
-def correlated_fluctuations(
-    activation: ScalarFunction, samples: CorrelatedSamples, e: float, *, sphere: bool
-) -> RowFluctuations:
-    """Return the fluctuations of rows after the step.
-
-    Docs, "Correlated inputs", equations (C3), (C4) and (C5).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    samples : CorrelatedSamples
-        With a gradient that is not zero.
-    e : float
-        ``eta / sqrt(N)``.
-    sphere : bool
-        Whether initial rows ``w`` have length one; otherwise they are Gaussian.
-
-    Returns
-    -------
-    RowFluctuations
-    """
-    moments, mean, norm = derivative_moments(activation), samples.mean, samples.norm
-    terms = _Terms(samples, moments, e)
-    linear, slope, constant = terms.linear, terms.slope, samples.form(3) / norm**2
-    joint, norm_variance = terms.quadratic(sphere=sphere)
-    joint_higher, higher = terms.higher
-    norm_variance[2:] += np.array(terms.linear_variance) + higher
-    # Of these the part that follows <om_0, v>.
-    norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
-    r = samples.law.residual
-    gain = samples.square(r**2) / norm**2
-    square = samples.stretched_form() / norm**2
-    projection_variance = (
-        constant,
-        2 * terms.k * samples.through_b(2, 2) / norm**2,
-        terms.k**2 * square + e**2 * samples.ratio * moments.square * gain,
-    )
-    following = terms.spike * norm
-    return RowFluctuations(
-        projection_variance=projection_variance,
-        spike_variance=following**2 / 2 * (samples.spectrum.moment(2) - sphere),
-        norm_slope=slope,
-        covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
-        norm_variance=tuple(norm_variance.tolist()),
-        sample_gain=gain / mean(r**2),
-        spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
-        linear_norm=terms.linear_norm,
-        sample_length=samples.ratio * samples.spectrum.moment(2),
-        norm_vector=norm_vector(
-            moments, e, samples.ratio, terms.residual, samples.spectrum.moment(2), samples.spectrum.moment(3)
-        ),
-    )
-
-
 @dataclass(frozen=True)
-class _Terms:
-    """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in ``om_0``.
+class RowTerms:
+    """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in ``om_0``, without the second.
 
-    Each is a polynomial of the readout.
-
-    Attributes
-    ----------
-    samples : CorrelatedSamples
-    psi : DerivativeMoments
-    e : float
-        ``eta / sqrt(N)``.
+    Each is a polynomial of the readout. After a damped step the metric P is in the place of C, and means are those of
+    `gradstep.theory.step.damped_rows`.
     """
 
-    samples: CorrelatedSamples
     psi: DerivativeMoments
-    e: float
+    e: float  #: ``eta / sqrt(N)``.
+    ratio: float  #: ``phi0``.
+    law: Residual  #: Of a sample.
+    residual: float  #: ``r0``, the mean of B over the classes, with the weights of the terms that it is a factor of.
+    products: tuple[float, float, float]  #: `once`, `twice` and `with_others` of `damped_norm_vector`.
+    along: float  #: The variance of ``<om_0, v>``.
+    beside_spike: tuple[float, float, float, float]  #: ``g.C.v``, ``h.C.v``, and both with one more sample between.
+    forms: tuple[float, float, float]  #: ``g.C.g``, ``g.C.h`` and ``h.C.h``.
+    followed: Array  #: The mean of ``r <z, C v>``, shape (nodes,).
+    beside_sample: list[float]  #: The variance of ``y'`` of `higher`, by powers of the readout.
+    between_samples: float  #: The mean square of ``r_mu r_nu`` times the product of two different samples.
 
     @property
     def k(self) -> float:
@@ -127,113 +78,154 @@ class _Terms:
         """``e s_3``."""
         return self.e * self.psi.second
 
-    @property
-    def residual(self) -> float:
-        """The mean of B over the classes, with the weights ``c^3`` of the terms that it is a factor of."""
-        return self.samples.moment_of_b(3) / self.samples.spectrum.moment(3)
-
     @cached_property
     def linear_norm(self) -> tuple[float, float, float]:
         """``l_1``, ``l_2`` and ``l_3``."""
-        c2, c3 = (self.samples.spectrum.moment(power) for power in (2, 3))
-        return linear_norm(self.psi, self.e, self.samples.ratio, self.residual, c2, c2, c3)
-
-    @cached_property
-    def _beside_spike(self) -> tuple[float, float, float, float]:
-        """``g.C.v``, ``h.C.v``, and both with one more sample between."""
-        samples, mean = self.samples, self.samples.mean
-        r, norm, along = samples.law.residual, samples.norm, samples.along(2)
-        return norm, mean(r**2 * along) / norm, samples.through_b(1, 2) / norm, samples.squares_between() / norm
+        return linear_norm(self.psi, self.e, self.ratio, self.residual, *self.products)
 
     @property
-    def linear(self) -> list[float]:
+    def linear(self) -> Array:
         """The covariance of the parts of degree one, ``<om_0, L^T v>`` in p and ``<om_0, l>`` in c."""
-        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self.linear_norm, self._beside_spike, self.k
-        return [l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)]
+        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self.linear_norm, self.beside_spike, self.k
+        return np.array([l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)])
 
     @property
-    def linear_variance(self) -> list[float]:
+    def linear_variance(self) -> Array:
         """The variance of that of c."""
-        (l_1, l_2, l_3), samples = self.linear_norm, self.samples
-        form, crossed = samples.form(1), samples.crossed_form(1)
-        both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * samples.squares_form(1)
-        return [l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both]
+        (l_1, l_2, l_3), (form, crossed, squares) = self.linear_norm, self.forms
+        both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * squares
+        return np.array([l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both])
 
     @property
     def slope(self) -> tuple[float, float]:
         """The slope of c along ``<om_0, v>``, over its standard deviation."""
-        (l_1, l_2, l_3), (g_v, h_v, *_) = self.linear_norm, self._beside_spike
-        scale = (self.samples.form(3) / self.samples.norm**2) ** 0.5
+        (l_1, l_2, l_3), (g_v, h_v, *_), scale = self.linear_norm, self.beside_spike, self.along**0.5
         return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
 
-    def quadratic(self, *, sphere: bool) -> tuple[Array, Array]:
-        """Return the covariance and the variance of c of the parts of degree two.
-
-        They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5).
-        """
-        samples, r, form = self.samples, self.samples.law.residual, self._form
-        projection: list[_Term] = [(0, self.spike, 0, [(r * samples.along(2) / samples.norm, 0)])]
-        quadratic = 2 * _polynomial(samples, form, form, 5)
-        joint = _polynomial(samples, projection, form, 3)
-        if sphere:
-            mean_form = _polynomial(samples, _ONE, form, 3)
-            quadratic -= 2 * np.convolve(mean_form, mean_form)
-            joint -= _polynomial(samples, projection, _ONE, 1)[0] * mean_form
-        return joint, quadratic
-
-    def length_form(self, *, sphere: bool) -> Array:
-        """Return half the covariance of ``|om_0|^2``, which a spike follows, and c, times d: a polynomial of a."""
-        length: list[_Term] = [(0, 1.0, 0, [])]
-        whole = _polynomial(self.samples, length, self._form, 3)
-        return whole - _polynomial(self.samples, _ONE, self._form, 3) if sphere else whole
-
-    @cached_property
-    def _form(self) -> list[_Term]:
-        """The matrix M."""
-        samples, psi, k, r0, e = self.samples, self.psi, self.k, self.residual, self.e
-        c2, c3 = (samples.spectrum.moment(power) for power in (2, 3))
-        r, length = samples.law.residual, e * psi.third
-        form: list[_Term] = [
-            (0, 1.0, 0, []),
-            (1, k, 0, [(None, 1)]),
-            (1, k, 1, [(None, 0)]),
-            (1, length * c2, 0, [(None, 0)]),
-            (2, k**2, 0, [(None, 2), (None, 0)]),
-            (2, k * length * r0 * c3, 0, [(None, 0)]),
-            (2, samples.ratio * c2 * (k * length + e**2 * psi.square_bend), 0, [(r**2, 0)]),
-        ]
-        return [term for term in form if term[1] != 0]
-
     @property
-    def higher(self) -> tuple[list[float], Array]:
+    def higher(self) -> tuple[Array, Array]:
         """The covariance and the variance of c of the parts above degree two.
 
         For each sample these are ``a e r <z, C v> psi`` in p, and ``2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2`` in c,
         where y is ``alpha z_mu + y'`` with ``alpha = c2 + a k (r0 c3 + phi0 c2 r)``.
         """
-        samples, psi, k, r0, e = self.samples, self.psi, self.k, self.residual, self.e
-        c2, c3, c4 = (samples.spectrum.moment(power) for power in (2, 3, 4))
-        r, mean, phi0 = samples.law.residual, samples.mean, samples.ratio
-        m2, m4 = (mean(r**power) for power in (2, 4))
-        alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
-        square = samples.moment_of_b(5, 2) - (r0 * c3) ** 2
-        rest = [c3 - c2**2, 2 * k * (samples.moment_of_b(4) - c2 * r0 * c3), k**2 * (square + phi0 * m2 * c4)]
+        psi, e, phi0, (once, twice, other) = self.psi, self.e, self.ratio, self.products
+        r, mean = self.law.residual, self.law.mean
+        alpha = [np.full_like(r, once), self.k * (self.residual * other + phi0 * twice * r)]
         squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
-        product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross
-        found = [
-            product * mean(r**2 * part) + 4 * e**2 * m2 * psi.square * y for part, y in zip(squares, rest, strict=True)
-        ]
-        variance = np.array(found)
-        variance[1:] += [cross * mean(r**3 * part) for part in alpha]
-        variance[2] += e**4 * phi0**2 * c2**2 * psi.square_square * m4
+        by_rest = 4 * e**2 * self.law.square * psi.square * np.array(self.beside_sample)
+        variance = 4 * e**2 * psi.product * np.array([mean(r**2 * part) for part in squares]) + by_rest
+        variance[1:] += [4 * e**3 * phi0 * twice * psi.cross * mean(r**3 * part) for part in alpha]
+        variance[2] += e**4 * phi0**2 * twice**2 * psi.square_square * mean(r**4)
         variance *= phi0
         # Pairs of samples.
-        variance[2] += 2 * (e**2 * phi0 * m2 * psi.square) ** 2 * c4
-        along = samples.along(2) / samples.norm
-        together = 2 * e**2 * phi0 * psi.with_product
-        joint = [0.0, together * mean(r**2 * along * alpha[0]), together * mean(r**2 * along * alpha[1])]
-        joint[2] += e**3 * phi0**2 * c2 * psi.with_square * mean(r**3 * along)
+        variance[2] += 2 * (e**2 * phi0 * psi.square) ** 2 * self.between_samples
+        along = [2 * e**2 * phi0 * psi.with_product * mean(r * self.followed * part) for part in alpha]
+        joint = np.array([0.0, *along])
+        joint[2] += e**3 * phi0**2 * twice * psi.with_square * mean(r**2 * self.followed)
         return joint, variance
+
+    def fluctuations(self, joint: Array, norm_variance: Array, **known: Any) -> RowFluctuations:
+        """Return the fluctuations, from the covariance and the variance of c of the parts of degree two.
+
+        Known are the fields of `RowFluctuations` that depend on more than this.
+        """
+        slope, (joint_higher, higher) = self.slope, self.higher
+        norm_variance[2:] += self.linear_variance + higher
+        # Of these the part that follows <om_0, v>.
+        norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
+        return RowFluctuations(
+            norm_slope=slope,
+            covariance=tuple((self.linear + joint + joint_higher).tolist()),
+            norm_variance=tuple(norm_variance.tolist()),
+            linear_norm=self.linear_norm,
+            sample_length=self.ratio * self.products[1],
+            **known,
+        )
+
+
+def correlated_fluctuations(
+    activation: ScalarFunction, samples: CorrelatedSamples, e: float, *, sphere: bool
+) -> RowFluctuations:
+    """Return the fluctuations of rows after a step whose gradient is not zero, with ``e = eta / sqrt(N)``.
+
+    Initial rows ``w`` have length one on the `sphere`; otherwise they are Gaussian.
+
+    Docs, "Correlated inputs", equations (C3), (C4) and (C5).
+    """
+    psi, norm, phi0, r = derivative_moments(activation), samples.norm, samples.ratio, samples.law.residual
+    c2, c3, c4 = (samples.spectrum.moment(power) for power in (2, 3, 4))
+    k, r0, along, m2 = e * psi.linear, samples.moment_of_b(3) / c3, samples.along(2), samples.mean(r**2)
+    rest = samples.moment_of_b(5, 2) - (r0 * c3) ** 2 + phi0 * m2 * c4
+    terms = RowTerms(
+        psi,
+        e,
+        phi0,
+        samples.law,
+        residual=r0,
+        products=(c2, c2, c3),
+        along=samples.form(3) / norm**2,
+        beside_spike=(
+            norm,
+            samples.mean(r**2 * along) / norm,
+            samples.through_b(1, 2) / norm,
+            samples.squares_between() / norm,
+        ),
+        forms=(samples.form(1), samples.crossed_form(1), samples.squares_form(1)),
+        followed=r * along / norm,
+        beside_sample=[c3 - c2**2, 2 * k * (samples.moment_of_b(4) - c2 * r0 * c3), k**2 * rest],
+        between_samples=m2**2 * c4,
+    )
+    gain, following = samples.square(r**2) / norm**2, terms.spike * norm
+    joint, norm_variance, length = _quadratic(samples, terms, sphere=sphere)
+    return terms.fluctuations(
+        joint,
+        norm_variance,
+        projection_variance=(
+            terms.along,
+            2 * k * samples.through_b(2, 2) / norm**2,
+            k**2 * samples.stretched_form() / norm**2 + e**2 * phi0 * psi.square * gain,
+        ),
+        spike_variance=following**2 / 2 * (c2 - sphere),
+        sample_gain=gain / m2,
+        spike_covariance=tuple((following * length).tolist()),
+        norm_vector=norm_vector(psi, e, phi0, r0, c2, c3),
+    )
+
+
+def _quadratic(samples: CorrelatedSamples, terms: RowTerms, *, sphere: bool) -> tuple[Array, Array, Array]:
+    """Return the covariance and the variance of c of the parts of degree two, polynomials of the readout.
+
+    They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5). The third polynomial is half
+    the covariance of ``|om_0|^2``, which a spike follows, and c, times d.
+    """
+    form = _form(samples, terms)
+    projection: list[_Term] = [(0, terms.spike, 0, [(terms.followed, 0)])]
+    quadratic = 2 * _polynomial(samples, form, form, 5)
+    joint = _polynomial(samples, projection, form, 3)
+    length = _polynomial(samples, [(0, 1.0, 0, [])], form, 3)
+    if sphere:
+        mean_form = _polynomial(samples, _ONE, form, 3)
+        quadratic -= 2 * np.convolve(mean_form, mean_form)
+        joint -= _polynomial(samples, projection, _ONE, 1)[0] * mean_form
+        length -= mean_form
+    return joint, quadratic, length
+
+
+def _form(samples: CorrelatedSamples, terms: RowTerms) -> list[_Term]:
+    """Return the matrix M."""
+    psi, k, r0, e, (c2, _, c3) = terms.psi, terms.k, terms.residual, terms.e, terms.products
+    r, length = samples.law.residual, e * psi.third
+    form: list[_Term] = [
+        (0, 1.0, 0, []),
+        (1, k, 0, [(None, 1)]),
+        (1, k, 1, [(None, 0)]),
+        (1, length * c2, 0, [(None, 0)]),
+        (2, k**2, 0, [(None, 2), (None, 0)]),
+        (2, k * length * r0 * c3, 0, [(None, 0)]),
+        (2, samples.ratio * c2 * (k * length + e**2 * psi.square_bend), 0, [(r**2, 0)]),
+    ]
+    return [term for term in form if term[1] != 0]
 
 
 def _polynomial(samples: CorrelatedSamples, left: list[_Term], right: list[_Term], count: int) -> Array:

@@ -140,35 +140,23 @@ class SpikeBeside(NamedTuple):
 class CorrelatedSamples:
     """Averages over the samples of the step.
 
-    Attributes
-    ----------
-    law : Residual
-        Of ``u`` and ``r``.
-    ratio : float
-        ``phi0 = d / n_step``.
-    linear : float
-        ``mu_1* = E u r``.
-    spectrum : Spectrum
-    turn : Turn or None
-        The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
-        `alignment`, `frame`, and the law of the rows along it.
-    own : OwnOutput or None
-        Of an initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
-        teacher.
-    beside : SpikeBeside or None
-        What the spike has beside the teacher's part, if that is not what the gradient has.
-    by_output : ndarray, shape (classes,), or None
-        The mean that the quadratic part of the network's own output gives B in each class. The gradient does not know
-        of it. Docs, "Correlated inputs", equation (C19e).
+    Docs, "Correlated inputs", equation (C19e).
     """
 
-    law: Residual
-    ratio: float
-    linear: float
+    law: Residual  #: Of ``u`` and ``r``.
+    ratio: float  #: ``phi0 = d / n_step``.
+    linear: float  #: ``mu_1* = E u r``.
     spectrum: Spectrum
+    #: The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
+    #: `alignment`, `frame`, and the law of the rows along it.
     turn: Turn | None = None
+    #: Of an initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
+    #: teacher.
     own: OwnOutput | None = None
+    #: What the spike has beside the teacher's part, if that is not what the gradient has.
     beside: SpikeBeside | None = None
+    #: Shape (classes,): the mean that the quadratic part of the network's own output gives B in each class, equation
+    #: (C19e). The gradient does not know of it.
     by_output: Array | None = None
 
     def up_to(self, largest: float) -> CorrelatedSamples:
@@ -202,14 +190,8 @@ class CorrelatedSamples:
     def directions(self) -> tuple[Array, Array, Array]:
         """The directions that a residual depends on: bt and, with an own output, ``f / |f|``.
 
-        Returns
-        -------
-        ndarray, shape (directions, nodes)
-            Mean projections of a sample on them.
-        ndarray, shape (directions,)
-            Variances of these at a node.
-        ndarray, shape (directions, classes)
-            The part of each in the classes of C.
+        They come as mean projections of a sample on them, shape (directions, nodes), the variances of these at a node,
+        shape (directions,), and the part of each in the classes of C, shape (directions, classes).
         """
         u, known = self.law.projection, self.spectrum
         if self.own is None:
@@ -364,10 +346,7 @@ class CorrelatedSamples:
     def frame(self, alignment: float) -> Array:
         """Return a unit vector in the plane of v and bt, and one orthogonal to it there, as columns.
 
-        Parameters
-        ----------
-        alignment : float
-            Overlap of the first one with bt.
+        The first one has the overlap `alignment` with bt.
         """
         spike = self.spike / self.norm
         return plane_frame(alignment, self.alignment, np.eye(len(spike))[0], spike)
@@ -487,16 +466,8 @@ def relative_variance(law: Residual, values: Array, size: float) -> float:
 def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array) -> Array:
     """Return a unit vector in the plane of the spike and the teacher, and one orthogonal to it there, as columns.
 
-    Parameters
-    ----------
-    alignment, of_spike : float
-        Overlaps of the first vector, and of the spike, with the teacher.
-    teacher, spike : ndarray, shape (coordinates,)
-        The teacher's direction and that of the spike, unit vectors.
-
-    Returns
-    -------
-    ndarray, shape (coordinates, 2)
+    The overlaps of the first vector and of the spike with the teacher are `alignment` and `of_spike`. `teacher` and
+    `spike` are unit vectors, shape (coordinates,), and the columns have shape (coordinates, 2).
     """
     rest = math.sqrt(max(1 - of_spike**2, NOTHING))
     across, other = (spike - of_spike * teacher) / rest, math.sqrt(max(1 - alignment**2, 0.0))
@@ -504,20 +475,10 @@ def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array)
 
 
 def completed_frame(frame: Array, products: Array, place: int) -> Array:
-    """Return a frame with one more column: the unit vector of what is left of one of its terms.
+    """Return a frame with one more column: the unit vector of what is left of the term at a place.
 
-    Parameters
-    ----------
-    frame : ndarray, shape (terms, vectors)
-        Orthonormal vectors, as columns.
-    products : ndarray, shape (terms, terms)
-        Products of the terms.
-    place : int
-        Which term.
-
-    Returns
-    -------
-    ndarray, shape (terms, vectors + 1)
+    The frame, shape (terms, vectors), has orthonormal columns, and `products` are those of the terms, shape
+    (terms, terms).
     """
     term = np.eye(len(frame))[place]
     rest = term - frame @ (frame.T @ products @ term)
@@ -535,18 +496,11 @@ def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
 
 
 class _Partition(NamedTuple):
-    """A partition without crossings of places in a circle.
+    """A partition without crossings of places in a circle."""
 
-    Attributes
-    ----------
-    together : tuple of tuple of int
-        Its blocks of several places.
-    gaps : tuple of (tuple of int, tuple of int)
-        Blocks of the gaps after the places: those of the complement (Kreweras). Each has the places that are blocks of
-        their own beside the gaps of the block.
-    """
-
-    together: tuple[tuple[int, ...], ...]
+    together: tuple[tuple[int, ...], ...]  # Its blocks of several places.
+    # Blocks of the gaps after the places: those of the complement (Kreweras). Each has the places that are blocks of
+    # their own beside the gaps of the block.
     gaps: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
@@ -580,13 +534,8 @@ def words_trace(samples: CorrelatedSamples, letters: Sequence[Array | None], pow
     matrix that shares its samples with no other stands for its mean. That of B differs between the classes of C, and so
     it is a part of the block of the complement around it.
 
-    Parameters
-    ----------
-    samples : CorrelatedSamples
-    letters : sequence of ndarray, shape (nodes,), or None
-        Weights of the samples at the nodes. None stands for B: its weights are the residuals, and `by_output` is added.
-    powers : list of int
-        Power of C after each matrix.
+    The letters are the weights of the samples at the nodes, or None for B: its weights are the residuals, and
+    `by_output` is added. The powers are those of C after each matrix.
     """
     if not letters:
         return samples.spectrum.moment(sum(powers))

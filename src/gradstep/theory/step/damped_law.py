@@ -63,27 +63,18 @@ WEAKEST = 1e-60
 
 
 class _Places(NamedTuple):
-    """Where the entries of symmetric matrices are, and the map ``E -> sum X E Y`` among them.
+    """Where the entries of symmetric matrices are, and the map ``E -> sum X E Y`` among them."""
 
-    Attributes
-    ----------
-    row, column : ndarray, shape (entries,)
-    entry : ndarray, shape (rows, rows)
-        The number of each entry.
-    left, right, left_again, right_again : ndarray, shape (entries, entries)
-        Entries of X and of Y, in flat matrices, of which the map is made.
-    twice : ndarray, shape (entries,)
-        One off the diagonal, else zero.
-    """
-
+    # Shape (entries,).
     row: NDArray[np.intp]
     column: NDArray[np.intp]
-    entry: NDArray[np.intp]
+    entry: NDArray[np.intp]  # The number of each entry, shape (rows, rows).
+    # Shape (entries, entries): entries of X and of Y, in flat matrices, of which the map is made.
     left: NDArray[np.intp]
     right: NDArray[np.intp]
     left_again: NDArray[np.intp]
     right_again: NDArray[np.intp]
-    twice: Array
+    twice: Array  # One off the diagonal, else zero, shape (entries,).
 
     @classmethod
     def of(cls, rows: int) -> _Places:
@@ -108,33 +99,17 @@ PRODUCT_POWERS = np.add.outer(range(3), range(3))
 
 @dataclass(frozen=True)
 class DampedPoints:
-    """The solution at points z, with derivatives in z.
+    """The solution at points z, with derivatives in z."""
 
-    Attributes
-    ----------
-    gain : ndarray, shape (points, rows, rows)
-        ``Gamma``.
-    apart : ndarray, shape (points, classes, 1 + rows, 1 + rows)
-        The inverse with the first row, where the row of y has what P adds to its mean p, and not P.
-    metric : ndarray, shape (classes,)
-        ``p``.
-    inverse : ndarray, shape (2, points, nodes)
-        Real and imaginary parts of ``1 / Delta``.
-    parts : ndarray, shape (points, 3, rows, rows)
-        Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``.
-    sampled : ndarray, shape (nodes, 5)
-        Powers of r at the nodes, with their weights.
-    weights : ndarray, shape (classes,)
-        Of the mean over the classes that is Gamma.
-    """
-
-    gain: Complex
+    gain: Complex  #: ``Gamma``, shape (points, rows, rows).
+    #: The inverse with the first row, where the row of y has what P adds to its mean p, and not P, shape
+    #: (points, classes, 1 + rows, 1 + rows).
     apart: Complex
-    metric: Array
-    inverse: Array
-    parts: Complex
-    sampled: Array
-    weights: Array
+    metric: Array  #: ``p``, shape (classes,).
+    inverse: Array  #: Real and imaginary parts of ``1 / Delta``, shape (2, points, nodes).
+    parts: Complex  #: Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``, shape (points, 3, rows, rows).
+    sampled: Array  #: Powers of r at the nodes, with their weights, shape (nodes, 5).
+    weights: Array  #: Of the mean over the classes that is Gamma, shape (classes,).
 
     def part(self, chosen: slice) -> DampedPoints:
         """Return some of the points, which do not keep the memory of the others."""
@@ -239,52 +214,30 @@ class DampedPoints:
 
 
 class _SampleSums(NamedTuple):
-    """Sums of the samples beside the vectors of a law, and beside the change along bt.
+    """Sums of the samples beside the vectors of a law, and beside the change along bt."""
 
-    Attributes
-    ----------
-    among : ndarray, shape (points, 2, sums)
-        The resolvent before the change.
-    sides : ndarray, shape (points, sums, 2 rows)
-        As in the law's `_blocks`.
-    """
-
-    among: Complex
-    sides: Complex
+    among: Complex  # The resolvent before the change, shape (points, 2, sums).
+    sides: Complex  # As in the law's `_blocks`, shape (points, sums, 2 rows).
 
 
 class _Vectors(NamedTuple):
-    """Vectors between which a law is known.
+    """Vectors between which a law is known."""
 
-    Attributes
-    ----------
-    mean : ndarray, shape (vectors, directions, classes)
-        The component along each direction that residuals depend on, over that of the direction, with the mean of P.
-    inner : ndarray, shape (vectors, directions, classes)
-        What P is multiplied by in it: P has its mean and a rest.
-    sums : ndarray, shape (vectors,)
-        The part of each along P times the sum of samples in theta.
-    """
-
+    # The component along each direction that residuals depend on, over that of the direction, with the mean of P, shape
+    # (vectors, directions, classes).
     mean: Array
+    # What P is multiplied by in it, shape (vectors, directions, classes): P has its mean and a rest.
     inner: Array
-    sums: Array
+    sums: Array  # The part of each along P times the sum of samples in theta, shape (vectors,).
 
 
 class _Means(NamedTuple):
-    """Means over a sample of some weight times the powers 1 to 3 of the residual.
+    """Means over a sample of some weight times the powers 1 to 3 of the residual."""
 
-    Attributes
-    ----------
-    lowest, next : ndarray, shape (points, 3)
-        Over ``Delta``, and the same times the residual.
-    parts : ndarray, shape (points, 3, rows, rows)
-        Times ``K (1 + Gamma K)^-1``.
-    """
-
+    # Shape (points, 3): over ``Delta``, and the same times the residual.
     lowest: Complex
     next: Complex
-    parts: Complex
+    parts: Complex  # Times ``K (1 + Gamma K)^-1``, shape (points, 3, rows, rows).
 
 
 @dataclass(frozen=True)
@@ -448,14 +401,9 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The equations have other solutions too. The one that is meant is the only one with an imaginary part of Gamma
         that is positive as a matrix, because the equations map the set of such matrices into itself. Where Newton's
-        method leaves this set, that map is taken instead.
+        method leaves this set, that map is taken instead. Raises `NotConverged` if the fixed point is not found.
 
         Docs, "Correlated inputs", equation (C12).
-
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
         """
         with np.errstate(all="ignore"):
             points = self._approached(z, self._roughly(z).gain, self._rules[1], _TOLERANCE)
@@ -498,13 +446,9 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         It is for rows that are not stretched.
 
-        Docs, "Correlated inputs", equation (C8).
+        The first have shape (points, classes), are at least zero and have the sum one; the second have shape (points,).
 
-        Returns
-        -------
-        part : ndarray, shape (points, classes)
-            At least zero, of sum one.
-        sampled : ndarray, shape (points,)
+        Docs, "Correlated inputs", equation (C8).
         """
         share, points = self.samples.spectrum.share, self.at(z)
         density = (points.resolvent * share).imag
@@ -517,14 +461,10 @@ class DampedLaw(RowLaw[DampedPoints]):
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
 
-        Docs, "Correlated inputs", equation (C13).
+        The vectors are the columns of `frame`, shape (terms, vectors), in terms of bt and of the unit vector orthogonal
+        to it of which ``theta = P g`` is made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
 
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (terms, vectors)
-            The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
-            made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
+        Docs, "Correlated inputs", equation (C13).
         """
         points, vectors = self.at(z), self._vectors(frame)
         among, sides, change = self._before_change(points, vectors)
@@ -645,18 +585,9 @@ class DampedLaw(RowLaw[DampedPoints]):
         These are ``C g``, ``PBC g``, ``C h``, ``PBC h``, ``P h_3``, ``P h`` and ``P g``, where g, h and h_3 are
         ``Z^T r^p / n_step`` with ``p = 1, 2, 3``.
 
+        The frame is as in `between`, and the shapes are (vectors, 7) and (points, vectors, 7).
+
         Docs, "Correlated inputs", equation (C18b).
-
-        Parameters
-        ----------
-        z : ndarray, shape (points,)
-        frame : ndarray, shape (terms, vectors)
-            As in `between`.
-
-        Returns
-        -------
-        plain : ndarray, shape (vectors, 7)
-        resolved : ndarray, shape (points, vectors, 7)
         """
         far = self._far
         vectors = self._vectors(frame)
@@ -880,19 +811,8 @@ class DampedLaw(RowLaw[DampedPoints]):
 def sample_parts(gain: Complex, eta: float, root: float, strength: complex) -> tuple[Complex, Complex]:
     """Return the coefficients of the powers of r in ``Delta = det(1 + Gamma K)``, and in ``Delta K (1 + Gamma K)^-1``.
 
-    Parameters
-    ----------
-    gain : ndarray, shape (points, rows, rows)
-        ``Gamma``.
-    eta, root : float
-        ``1 / (1 + delta)``, and ``q``: zero if there are two rows.
-    strength : complex
-        ``t / E r^2``.
-
-    Returns
-    -------
-    delta : ndarray, shape (points, 3)
-    parts : ndarray, shape (points, 3, rows, rows)
+    The gain ``Gamma`` has shape (points, rows, rows), `eta` is ``1 / (1 + delta)``, `root` is ``q`` (zero if there are
+    two rows), and `strength` is ``t / E r^2``. The coefficients have shapes (points, 3) and (points, 3, rows, rows).
     """
     q, t = root, strength
     size = gain.shape[-1]
@@ -962,13 +882,8 @@ def sums_of_parts(values: Array, weights: Array) -> Complex:
 def _between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
     """Return means of ``X E X`` for parabolas X in the residual, shape (points, weights, rows, rows).
 
-    Parameters
-    ----------
-    parts : ndarray, shape (points, 3, rows, rows)
-    change : ndarray, shape (points, rows, rows)
-        E.
-    squares : ndarray, shape (points, weights, 5)
-        Means of powers of the residual over the square of the denominator of X.
+    The coefficients of X have shape (points, 3, rows, rows), E has shape (points, rows, rows), and `squares`, shape
+    (points, weights, 5), are means of powers of the residual over the square of the denominator of X.
     """
     products = parts[:, :, None] @ change[:, None, None] @ parts[:, None]
     return np.asarray(np.einsum("zpqij,zwpq->zwij", products, squares[..., PRODUCT_POWERS]))

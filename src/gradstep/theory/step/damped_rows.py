@@ -11,13 +11,14 @@ odd activation ``k`` is zero. This project. Docs, "Correlated inputs", equations
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction
+from gradstep.theory.step.correlated_rows import RowTerms
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.damped_traces import DampedTraces
@@ -26,7 +27,6 @@ from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
     damped_norm_vector,
     derivative_moments,
-    linear_norm,
 )
 
 __all__ = ["damped_fluctuations"]
@@ -37,94 +37,63 @@ Array = NDArray[np.float64]
 def damped_fluctuations(
     activation: ScalarFunction, samples: DampedSamples, e: float, *, sphere: bool
 ) -> RowFluctuations:
-    """Return the fluctuations of rows after a damped step.
+    """Return the fluctuations of rows after a damped step whose gradient is not zero, with ``e = eta / sqrt(N)``.
+
+    Initial rows ``w`` have length one on the `sphere`; otherwise they are Gaussian.
 
     Docs, "Correlated inputs", equations (C3), (C4) and (C5).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    samples : DampedSamples
-        With a gradient that is not zero.
-    e : float
-        ``eta / sqrt(N)``.
-    sphere : bool
-        Whether initial rows ``w`` have length one; otherwise they are Gaussian.
-
-    Returns
-    -------
-    RowFluctuations
     """
-    psi = derivative_moments(activation)
-    traces = DampedTraces(samples)
-    terms = _Terms(samples, traces, psi, e, odd=activation.parity == "odd")
-    square, known = samples.law.square, samples.spectrum
-    frame = samples.frame(samples.alignment)
-    gain = float(DampedLaw(samples, 1.0).sampled_along(frame)[0, 0])
-    constant = samples.quadratic(known.eigenvalue) / samples.norm**2
-    along, along_twice, *_ = terms.stretched
-    slope = terms.slope(constant**0.5)
-    joint, norm_variance = terms.quadratic(sphere=sphere)
-    joint_higher, higher = terms.higher
-    norm_variance[2:] += terms.linear_variance + higher
-    # Of these the part that follows <om_0, v>.
-    norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
-    following = terms.spike * samples.norm
-    return RowFluctuations(
-        projection_variance=(
-            constant, terms.k * along, terms.k**2 * along_twice + e**2 * samples.ratio * psi.square * square * gain
-        ),
+    psi, norm, phi0, law = derivative_moments(activation), samples.norm, samples.ratio, samples.law
+    if activation.parity == "odd":
+        # Means of odd functions, without rounding: rows are not stretched.
+        psi = replace(psi, linear=0.0, third=0.0, square_slope=0.0, with_product=0.0, cross=0.0)
+    traces, plain, known, fourth = DampedTraces(samples), samples.plain, samples.spectrum, law.mean(law.residual**4)
+    parts = _Parts(samples, traces, psi, e)
+    terms = RowTerms(
+        psi,
+        e,
+        phi0,
+        law,
+        residual=samples.mean_over_classes,
+        products=(traces.once, traces.twice, traces.with_others),
+        along=samples.quadratic(known.eigenvalue) / norm**2,
+        beside_spike=parts.beside_spike,
+        forms=(plain.form(1), plain.crossed_form(1), plain.squares_form(1)),
+        followed=parts.followed,
+        beside_sample=parts.beside_sample,
+        between_samples=max(law.square**2 * samples.sampled_square - phi0 * fourth * traces.twice**2, 0.0),
+    )
+    gain = float(DampedLaw(samples, 1.0).sampled_along(samples.frame(samples.alignment))[0, 0])
+    (along, along_twice, *_), following = parts.stretched, terms.spike * norm
+    by_samples = e**2 * phi0 * psi.square * law.square * gain
+    return terms.fluctuations(
+        *parts.quadratic(sphere=sphere),
+        projection_variance=(terms.along, terms.k * along, terms.k**2 * along_twice + by_samples),
         spike_variance=following**2 / 2 * (known.moment(2) - sphere),
-        norm_slope=slope,
-        covariance=tuple((terms.linear + joint + joint_higher).tolist()),
-        norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain,
-        spike_covariance=tuple((following * terms.length_form(sphere=sphere)).tolist()),
-        linear_norm=terms.linear_norm,
-        sample_length=samples.ratio * traces.twice,
-        norm_vector=damped_norm_vector(
-            psi, e, samples.ratio, terms.residual, traces.once, traces.twice, traces.with_others, traces.repelled
-        ),
-    )  # fmt: skip
+        spike_covariance=tuple((following * parts.length_form(sphere=sphere)).tolist()),
+        norm_vector=damped_norm_vector(psi, e, phi0, terms.residual, *terms.products, traces.repelled),
+    )
 
 
 @dataclass(frozen=True)
-class _Terms:
-    """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in ``om_0``.
-
-    Each is a polynomial of the readout.
-
-    Attributes
-    ----------
-    samples : DampedSamples
-    traces : DampedTraces
-    psi : DerivativeMoments
-    e : float
-        ``eta / sqrt(N)``.
-    odd : bool
-        Whether the activation is odd.
-    """
+class _Parts:
+    """Products of the samples of a damped step with each other, and what M has of them."""
 
     samples: DampedSamples
     traces: DampedTraces
     psi: DerivativeMoments
-    e: float
-    odd: bool
+    e: float  # ``eta / sqrt(N)``.
 
     @property
     def k(self) -> float:
         """``e s_2``."""
-        return 0.0 if self.odd else self.e * self.psi.linear
+        return self.e * self.psi.linear
 
     @property
-    def spike(self) -> float:
-        """``e s_3``."""
-        return self.e * self.psi.second
-
-    @property
-    def residual(self) -> float:
-        """The mean of B over the classes."""
-        return self.samples.mean_over_classes
+    def followed(self) -> Array:
+        """The mean of ``r <z, P v>`` at each node."""
+        return np.asarray(self.samples.law.residual * self.samples.along / self.samples.norm)
 
     @cached_property
     def stretched(self) -> tuple[float, float, float, float, float, float]:
@@ -133,7 +102,7 @@ class _Terms:
         The first two are those of ``k`` and ``k^2`` along v, the others those of the powers one to four in the mean
         square of its eigenvalues.
         """
-        if self.odd:
+        if not self.k:
             return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         samples, found = self.samples, list[tuple[float, float]]()
         frame, square = samples.frame(samples.alignment), samples.spectrum.moment(2)
@@ -151,17 +120,8 @@ class _Terms:
             twice = (16 * half - 6 * once - 2 * odd - even) / 3
         return (plus - minus) / 2, (plus + minus) / 2 - before, once, twice, odd - once, even - twice
 
-    @cached_property
-    def linear_norm(self) -> tuple[float, float, float]:
-        """``l_1``, ``l_2`` and ``l_3``."""
-        traces = self.traces
-        found = linear_norm(
-            self.psi, self.e, self.samples.ratio, self.residual, traces.once, traces.twice, traces.with_others
-        )
-        return (found[0], 0.0, 0.0) if self.odd else found
-
-    @cached_property
-    def _beside_spike(self) -> tuple[float, float, float, float]:
+    @property
+    def beside_spike(self) -> tuple[float, float, float, float]:
         """``v.C.g``, ``v.C.h``, and both with ``BP`` after v."""
         r, norm = self.samples.law.residual, self.samples.norm
         (g_v, g_b_v), (h_v, h_b_v) = (self.traces.projected(weight) for weight in (r, r**2))
@@ -178,23 +138,17 @@ class _Terms:
         return float(self.samples.spectrum.share @ (self._values(power, made) * self.samples.added**times))
 
     @property
-    def linear(self) -> Array:
-        """The covariance of the parts of degree one, ``<om_0, L^T v>`` in p and ``<om_0, l>`` in c."""
-        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self.linear_norm, self._beside_spike, self.k
-        return np.array([l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)])
-
-    @property
-    def linear_variance(self) -> Array:
-        """The variance of that of c."""
-        (l_1, l_2, l_3), plain = self.linear_norm, self.samples.plain
-        form, crossed = plain.form(1), plain.crossed_form(1)
-        both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * plain.squares_form(1)
-        return np.array([l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both])
-
-    def slope(self, scale: float) -> tuple[float, float]:
-        """Return the slope of c along ``<om_0, v>``, of this standard deviation, over it."""
-        (l_1, l_2, l_3), (g_v, h_v, *_) = self.linear_norm, self._beside_spike
-        return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
+    def beside_sample(self) -> list[float]:
+        """The variance of what is beside a sample in the sum of all, by powers of the readout."""
+        samples, traces, k = self.samples, self.traces, self.k
+        once = traces.around - traces.once**2
+        if not k:
+            return [once, 0.0, 0.0]
+        own, mean = samples.law.mean(samples.law.residual), samples.mean_over_classes * traces.with_others
+        shared, pairs = traces.around_others
+        cross = own * traces.thrice + self._added(2, 2) - traces.once * mean
+        pairs = own**2 * pairs + 2 * own * self._added(3, 2) + self._added(3, 2, 2)
+        return [once, 2 * k * cross, k**2 * (pairs - mean**2 + samples.ratio * samples.law.square * shared)]
 
     def quadratic(self, *, sphere: bool) -> tuple[Array, Array]:
         """Return the covariance and the variance of c of the parts of degree two.
@@ -204,15 +158,14 @@ class _Terms:
         """
         samples, traces, law, k = self.samples, self.traces, self.samples.law, self.k
         r, square, weights = law.residual, samples.spectrum.moment(2), self._weights
-        followed = r * samples.along / samples.norm
-        r0, phi0 = law.mean(r), samples.ratio
+        followed, r0, phi0, spike = self.followed, law.mean(r), samples.ratio, self.e * self.psi.second
 
         def with_stretch(x: Array, share: float = 0.0) -> Array:
             """Return ``tr L^T L C X C`` for samples with these weights and a multiple of `added` as X.
 
             In products with `added` the metric P has its mean in each class.
             """
-            if self.odd:
+            if not k:
                 return np.array([square * law.mean(x), 0.0, 0.0])
             found = np.array([square * law.mean(x), traces.with_one(x), traces.with_two(x)])
             if samples.plain.by_output is not None:
@@ -238,18 +191,18 @@ class _Terms:
             joint[power] += plain(followed, weights[power], 0.0, shares[power])
             for other in (1, 2):
                 quadratic[power + other] += plain(weights[power], weights[other], shares[power], shares[other])
-        quadratic, joint = 2 * quadratic, self.spike * joint
+        quadratic, joint = 2 * quadratic, spike * joint
         if sphere:
             mean_form = self._form_with(0)
             quadratic -= 2 * np.convolve(mean_form, mean_form)
-            joint -= self.spike * law.mean(followed) * mean_form
+            joint -= spike * law.mean(followed) * mean_form
         return joint, quadratic
 
     @cached_property
     def _weights(self) -> Array:
         """The weights of the samples in M, for powers 0 to 2 of the readout."""
         samples, traces, r = self.samples, self.traces, self.samples.law.residual
-        length = 0.0 if self.odd else self.e * self.psi.third
+        length = self.e * self.psi.third
         weights = self._shares[:, None] * r
         bend = self.k * length + self.e**2 * self.psi.square_bend
         weights[2] += samples.ratio * traces.twice * bend * r**2
@@ -258,8 +211,8 @@ class _Terms:
     @property
     def _shares(self) -> Array:
         """The multiples of B among the samples of M, for powers 0 to 2 of the readout."""
-        traces, length = self.traces, 0.0 if self.odd else self.e * self.psi.third
-        return np.array([0.0, length * traces.once, length * self.k * self.residual * traces.with_others])
+        traces, length, residual = self.traces, self.e * self.psi.third, self.samples.mean_over_classes
+        return np.array([0.0, length * traces.once, length * self.k * residual * traces.with_others])
 
     def _form_with(self, power: int) -> Array:
         """Return ``(1/d) tr C^(1 + power) M``, a polynomial of the readout."""
@@ -276,43 +229,3 @@ class _Terms:
     def length_form(self, *, sphere: bool) -> Array:
         """Return half the covariance of ``|om_0|^2``, which a spike follows, and c, times d: a polynomial of a."""
         return self._form_with(1) - sphere * self._form_with(0)
-
-    @property
-    def higher(self) -> tuple[Array, Array]:
-        """The covariance and the variance of c of the parts above degree two.
-
-        For each sample these are ``a e r <z, P v> psi`` in p, and ``2 a e r psi y + a^2 e^2 phi0 r^2 z.P^2.z psi^2`` in
-        c, where y is ``alpha z_mu + y'``.
-        """
-        samples, traces, psi, k, r0, e = self.samples, self.traces, self.psi, self.k, self.residual, self.e
-        r, mean, phi0 = samples.law.residual, samples.law.mean, samples.ratio
-        m2, m4, beta = mean(r**2), mean(r**4), traces.twice
-        alpha = [np.full_like(r, traces.once), np.zeros_like(r)]
-        rest = [traces.around - traces.once**2, 0.0, 0.0]
-        if k:
-            other = traces.with_others
-            alpha[1] = k * (r0 * other + phi0 * beta * r)
-            shared, pairs = traces.around_others
-            own = mean(r)
-            rest[1] = 2 * k * (own * traces.thrice + self._added(2, 2) - traces.once * r0 * other)
-            pairs = own**2 * pairs + 2 * own * self._added(3, 2) + self._added(3, 2, 2)
-            rest[2] = k**2 * (pairs - (r0 * other) ** 2 + phi0 * m2 * shared)
-        squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
-        product, cross = 4 * e**2 * psi.product, 0.0 if self.odd else 4 * e**3 * phi0 * beta * psi.cross
-        variance = np.array(
-            [
-                product * mean(r**2 * part) + 4 * e**2 * m2 * psi.square * y
-                for part, y in zip(squares, rest, strict=True)
-            ]
-        )
-        variance[1:] += [cross * mean(r**3 * part) for part in alpha]
-        variance[2] += e**4 * phi0**2 * beta**2 * psi.square_square * m4
-        variance *= phi0
-        # Pairs of samples.
-        both = 2 * (e**2 * phi0 * psi.square) ** 2 * (m2**2 * samples.sampled_square - phi0 * m4 * beta**2)
-        variance[2] += max(both, 0.0)
-        followed = r * samples.along / samples.norm
-        together = 0.0 if self.odd else 2 * e**2 * phi0 * psi.with_product
-        joint = np.array([0.0, together * mean(r * followed * alpha[0]), together * mean(r * followed * alpha[1])])
-        joint[2] += e**3 * phi0**2 * beta * psi.with_square * mean(r**2 * followed)
-        return joint, variance

@@ -137,26 +137,16 @@ class Directed(NamedTuple):
 
 @dataclass(frozen=True)
 class DampedSamples:
-    """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``.
+    """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``."""
 
-    Attributes
-    ----------
-    plain : CorrelatedSamples
-        The same samples without damping.
-    damping : float
-        ``delta``, finite.
-    turn : Turn or None
-        The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
-        the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
-        `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
-    output : ndarray, shape (classes,), optional
-        With an own output of order one, the part of theta along ``f / |f|`` in each class, if it is not that of the
-        gradient. Of it they know as of the turn.
-    """
-
-    plain: CorrelatedSamples
-    damping: float
+    plain: CorrelatedSamples  #: The same samples without damping.
+    damping: float  #: ``delta``, finite.
+    #: The theta of one draw; otherwise it is the mean one. The signal is its component along bt, over that of bt, and
+    #: the noise multiplies what P is applied to in its other part. Only the direction and length of theta know of it:
+    #: `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
     turn: Turn | None = None
+    #: Shape (classes,): with an own output of order one, the part of theta along ``f / |f|`` in each class, if it is
+    #: not that of the gradient. Of it they know as of the turn.
     output: Array | None = None
 
     @cached_property
@@ -390,13 +380,6 @@ class DampedSamples:
             return float(self.spectrum.teacher @ (values * self.signal))
         return self.scale * self.linear * float(self.spectrum.teacher @ (values * self.kept))
 
-    def with_gradient(self, values: Array) -> float:
-        """Return ``g^T V theta``."""
-        known = self.spectrum
-        first, kept = float(known.teacher @ self.kept), float(known.share @ (values * self.kept))
-        noise = self.ratio * self.scale * kept * (self.law.square - self.linear**2 * first)
-        return self.linear * self.with_teacher(values) + noise
-
     @cached_property
     def _one(self) -> Array:
         return np.ones_like(self.spectrum.eigenvalue)
@@ -483,13 +466,8 @@ class DampedSamples:
     def _noise_along(self, noise: Array, inner: Array, seen: float) -> Array:
         """Return what `_parts` with another noise have along a direction through P, over the direction.
 
-        Parameters
-        ----------
-        noise : ndarray, shape (classes,)
-        inner : ndarray, shape (classes,)
-            What P multiplies of the direction.
-        seen : float
-            Mean product of a sample's projection on it with the weights of the sum.
+        In each class `inner` is what P multiplies of the direction. The mean product of a sample's projection on it
+        with the weights of the sum is `seen`.
         """
         q = self._resolvent
         seen *= self.damping / self.ridge

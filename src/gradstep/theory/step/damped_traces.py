@@ -57,12 +57,7 @@ def _product(value: Array, slope: Array) -> _Jet:
 
 @dataclass(frozen=True)
 class DampedTraces:
-    """Traces over d, and products with a sample z, over d too.
-
-    Attributes
-    ----------
-    samples : DampedSamples
-    """
+    """Traces over d, and products with a sample z, over d too."""
 
     samples: DampedSamples
 
@@ -166,13 +161,9 @@ class DampedTraces:
         return self.samples.law.mean(self.samples.law.residual)
 
     def with_one(self, x: Array) -> float:
-        """Return ``tr BPCXC`` for samples X with these weights.
+        """Return ``tr BPCXC`` for samples X with these weights at the nodes.
 
         Docs, "Correlated inputs", equation (C15).
-
-        Parameters
-        ----------
-        x : ndarray, shape (nodes,)
         """
         samples, c, k, r = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self.samples.law.residual
         square = samples.spectrum.moment(2)
@@ -180,13 +171,9 @@ class DampedTraces:
         return samples.ratio * self.once * self._shared(r, x) + self._residual_mean * samples.law.mean(x) * mean
 
     def with_two(self, x: Array) -> float:
-        """Return ``tr BP^2BCXC`` for samples X with these weights.
+        """Return ``tr BP^2BCXC`` for samples X with these weights at the nodes.
 
         Docs, "Correlated inputs", equation (C15).
-
-        Parameters
-        ----------
-        x : ndarray, shape (nodes,)
         """
         r, phi0, square = self.samples.law.residual, self.samples.ratio, self.samples.spectrum.moment(2)
         r0, x0 = self._residual_mean, self.samples.law.mean(x)
@@ -217,12 +204,7 @@ class DampedTraces:
         return once, twice - self._mean(samples.pairs_with(c))
 
     def plain(self, x: Array, y: Array) -> float:
-        """Return ``tr XCYC`` for samples X and Y with these weights.
-
-        Parameters
-        ----------
-        x, y : ndarray, shape (nodes,)
-        """
+        """Return ``tr XCYC`` for samples X and Y with these weights at the nodes."""
         mean = self.samples.law.mean
         return mean(x) * mean(y) * self.samples.spectrum.moment(2) + self.samples.ratio * mean(x * y)
 
@@ -267,13 +249,7 @@ class DampedTraces:
         return samples.scale**2 * known.linear * float(known.part @ (values * ((1 + lost) * k**2 - lost * k)))
 
     def projected(self, weight: Array) -> tuple[float, float]:
-        """Return ``theta.C.y`` and ``theta.PBC.y`` for a sum y of the samples.
-
-        Parameters
-        ----------
-        weight : ndarray, shape (nodes,)
-            The weights of the sum.
-        """
+        """Return ``theta.C.y`` and ``theta.PBC.y`` for a sum y of the samples with these weights at the nodes."""
         samples, law, c, one = self.samples, self.samples.law, self.samples.spectrum.eigenvalue, self.samples.along
         phi0, r = samples.ratio, law.residual
         first = law.mean(weight * self.along)

@@ -30,35 +30,21 @@ class DirectionDraws:
     """Numbers of a step that differ between draws.
 
     These are ``bt.theta``, the averages of ``r u``, ``r^2`` and ``r``, and ``|theta|^2``.
-
-    Attributes
-    ----------
-    mean : ndarray, shape (5,)
-    covariance : ndarray, shape (5, 5)
-        To leading order in the number of samples.
-    square_slope : float
-        What ``|theta|^2`` gains for each unit of the average of ``r^2``, if nothing else of the residuals changes.
     """
 
-    mean: Array
-    covariance: Array
+    mean: Array  #: Shape (5,).
+    covariance: Array  #: To leading order in the number of samples, shape (5, 5).
+    #: What ``|theta|^2`` gains for each unit of the average of ``r^2``, if nothing else of the residuals changes.
     square_slope: float
 
 
 @dataclass(frozen=True)
 class _Jet:
-    """A symmetric function of the changes of two minima: its value, its slopes and its mixed second derivatives.
-
-    Attributes
-    ----------
-    value : float
-    first : ndarray, shape (2,)
-    mixed : ndarray, shape (2, 2)
-    """
+    """A symmetric function of the changes of two minima: its value, its slopes and its mixed second derivatives."""
 
     value: float
-    first: Array
-    mixed: Array
+    first: Array  # Shape (2,).
+    mixed: Array  # Shape (2, 2).
 
     @classmethod
     def product(cls, value: float, slope: Array) -> _Jet:
@@ -83,33 +69,18 @@ class ClassDraws:
 
     The numbers are the sums of ``bt.theta`` in each class, the averages of ``r u``, ``r^2`` and ``r``, and the sums of
     ``|theta|^2`` off bt in each class.
-
-    Attributes
-    ----------
-    covariance : ndarray, shape (numbers, numbers)
-        To leading order in the number of samples.
-    square_slope : ndarray, shape (sums,)
-        What the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals changes.
     """
 
-    covariance: Array
+    covariance: Array  #: To leading order in the number of samples, shape (numbers, numbers).
+    #: What the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals changes, shape
+    #: (sums,).
     square_slope: Array
 
 
 def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
-    """Return the law of the numbers of a step.
+    """Return the law of the numbers of a step, whose covariance has the unit ``1 / n_step``.
 
     Docs, "Spread", equations (D10) and (D11).
-
-    Parameters
-    ----------
-    samples : DampedSamples
-    n_step : float
-        Number of samples, the unit of the covariance.
-
-    Returns
-    -------
-    DirectionDraws
     """
     law, one = samples.law, np.ones((1, len(samples.spectrum.share)))
     slopes = _Slopes.of(samples, one, one, samples.spectrum.share, off_teacher=False)
@@ -121,55 +92,29 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
 def class_draws(samples: DampedSamples, n_step: float, along: Array, across: Array, free: Array) -> ClassDraws:
     """Return the law of the numbers of a step in the classes of directions.
 
+    The unit of the covariance is ``1 / n_step``. The weights of the classes in the sums of ``bt.theta`` and of
+    ``|theta|^2`` off bt are `along` and `across`, shape (sums, classes). The share of the directions in each class that
+    are orthogonal to bt is `free`, shape (classes,).
+
     Docs, "Spread", equation (D11a).
-
-    Parameters
-    ----------
-    samples : DampedSamples
-    n_step : float
-        Number of samples, the unit of the covariance.
-    along, across : ndarray, shape (sums, classes)
-        Weights of the classes in the sums of ``bt.theta`` and of ``|theta|^2`` off bt.
-    free : ndarray, shape (classes,)
-        Share of the directions in each class that are orthogonal to bt.
-
-    Returns
-    -------
-    ClassDraws
     """
     slopes = _Slopes.of(samples, along, across, free, off_teacher=True)
     return ClassDraws(_covariance(samples, slopes) / n_step, slopes.weight[len(along) :])
 
 
 class _Slopes(NamedTuple):
-    """Derivatives of the minimum of J in its parameters. The units are those in which they change ``theta``.
+    """Derivatives of the minimum of J in its parameters. The units are those in which they change ``theta``."""
 
-    Attributes
-    ----------
-    first : int
-        Number of the parameters of ``bt.omega``, which come first.
-    left : float
-        ``m``, the weight of a sample beside all others.
-    weight : ndarray, shape (parameters,)
-        Slopes of m.
-    along : ndarray, shape (parameters,)
-        Slopes of ``bt.omega``.
-    fitted : ndarray, shape (parameters, classes)
-        Slopes of omega in each class, as a multiple of bt.
-    shared, own : ndarray, shape (parameters, classes)
-        Slopes of ``k`` by m in all directions, and what a parameter takes of it in its own directions.
-    free : ndarray, shape (classes,)
-        Share of these.
-    """
-
-    first: int
-    left: float
-    weight: Array
-    along: Array
-    fitted: Array
+    first: int  # Number of the parameters of ``bt.omega``, which come first.
+    left: float  # ``m``, the weight of a sample beside all others.
+    weight: Array  # Slopes of m, shape (parameters,).
+    along: Array  # Slopes of ``bt.omega``, shape (parameters,).
+    fitted: Array  # Slopes of omega in each class, as a multiple of bt, shape (parameters, classes).
+    # Shape (parameters, classes): slopes of ``k`` by m in all directions, and what a parameter takes of it in its own
+    # directions.
     shared: Array
     own: Array
-    free: Array
+    free: Array  # Share of these, shape (classes,).
 
     @classmethod
     def of(cls, samples: DampedSamples, along: Array, across: Array, free: Array, *, off_teacher: bool) -> _Slopes:

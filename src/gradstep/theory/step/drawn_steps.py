@@ -82,20 +82,11 @@ Deviations: TypeAlias = Iterator[Deviation]
 def law_of_draw(law: Residual, change: Array) -> Residual:
     """Return the law of the samples of a draw whose averages of ``r u``, ``r^2`` and ``r`` are not the means.
 
+    The change is what the averages of the draw are above the means, in this order and perhaps then of ``r u^2``. The
+    law found has the same residuals with other weights. Without the average of ``r u^2`` the projections have the mean
+    square one: rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
+
     Docs, "Spread", equation (D8a).
-
-    Parameters
-    ----------
-    law : Residual
-        Of a sample.
-    change : ndarray, shape (3,) or (4,)
-        What the averages of the draw are above the means, in this order and perhaps then of ``r u^2``.
-
-    Returns
-    -------
-    Residual
-        At the same residuals, with other weights. Without the average of ``r u^2`` the projections have the mean square
-        one. Rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
     """
     values = _averaged(law)[: len(change)]
     scale = np.sqrt(np.maximum(values**2 @ law.weight, NOTHING))
@@ -125,21 +116,11 @@ def drawn_steps(
 ) -> Deviations:
     """Yield the step a standard deviation up and down each of the independent directions of its random numbers.
 
+    The mean step is given with its spike along the gradient. Each deviation is in the form that holds for independent
+    rows, along the direction that features are resolved along: with `along_common` the common part of the rows
+    (`gradstep.theory.step.own_output.MeanRow`).
+
     Docs, "Spread", equations (D9), (D10), (D11) and (D11b).
-
-    Parameters
-    ----------
-    problem : Problem
-    step : StepStatistics
-        The mean step, its spike along the gradient.
-    sizes : Sizes
-    along_common : bool
-        Whether the spike is along the common part of the rows (`gradstep.theory.step.own_output.MeanRow`).
-
-    Yields
-    ------
-    Deviation
-        In the form that holds for independent rows, along the direction that features are resolved along.
     """
     known, output = step.correlated, None
     if known is not None and problem.output_scale != "1/N":
@@ -176,31 +157,17 @@ class _Numbers:
     In the order of `covariance`: ``E r u``, ``E r^2``, ``E r``, ``E r u^2`` and ``E r t`` over the samples, where ``t``
     is the projection on ``b / |b|``, the relative ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``. Where
     `products` are followed, the sixth is one of them.
-
-    Attributes
-    ----------
-    problem : Problem
-    step : StepStatistics
-        The step itself, its spike along the gradient.
-    covariance : ndarray, shape (8, 8)
-    products : list of SampleForms
-        Directions of the products of samples, the share `_SHARE` of a deviation long.
-    linear, square : float
-        ``E r u`` and ``E r^2``.
-    sampled : float
-        ``d / n_step``.
-    row : MeanRow
-        The mean row of the network, for an initial output of order one only.
     """
 
     problem: Problem
-    step: StepStatistics
-    covariance: Array
-    products: list[SampleForms]
+    step: StepStatistics  # The step itself, its spike along the gradient.
+    covariance: Array  # Shape (8, 8).
+    products: list[SampleForms]  # Directions of the products of samples, the share `_SHARE` of a deviation long.
+    # ``E r u`` and ``E r^2``.
     linear: float
     square: float
-    sampled: float
-    row: MeanRow
+    sampled: float  # ``d / n_step``.
+    row: MeanRow  # The mean row of the network, for an initial output of order one only.
 
     @classmethod
     def of(cls, problem: Problem, step: StepStatistics, sizes: Sizes[float], *, along_common: bool) -> _Numbers:
@@ -271,18 +238,11 @@ class _DampedNumbers:
 
     In the order of `covariance`: ``bt.theta``, ``E r u``, ``E r^2``, ``E r`` and the relative ``|theta|^2`` off bt. The
     last is without what it gains with ``E r^2``.
-
-    Attributes
-    ----------
-    problem : Problem
-    step : StepStatistics
-    covariance : ndarray, shape (5, 5)
-    draws : DirectionDraws
     """
 
     problem: Problem
     step: StepStatistics
-    covariance: Array
+    covariance: Array  # Shape (5, 5).
     draws: DirectionDraws
 
     @classmethod
@@ -320,37 +280,20 @@ def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatisti
 
 
 class _OutputShift(NamedTuple):
-    """What a vector ``f`` of another draw changes.
+    """What a vector ``f`` of another draw changes."""
 
-    Attributes
-    ----------
-    signal : ndarray, shape (classes,)
-        Of the spike along bt, over the part of bt.
-    square : ndarray, shape (classes,)
-        Of the squared part of the spike along ``f / |f|``, relatively.
-    residual : float
-        Of ``E r^2``.
-    """
-
-    signal: Array
-    square: Array
-    residual: float
+    signal: Array  # Of the spike along bt, over the part of bt, shape (classes,).
+    square: Array  # Of the squared part of the spike along ``f / |f|``, relatively, shape (classes,).
+    residual: float  # Of ``E r^2``.
 
 
 @dataclass(frozen=True)
 class _OutputDraws:
-    """Draws of the direction of an initial output of order one, in correlated inputs or after a damped step.
-
-    Attributes
-    ----------
-    row : ClassMeanRow
-    d : float
-    along : ndarray, shape (classes,)
-        The spike's part along ``f / |f|`` in each class: zero if the spike is independent of the rows.
-    """
+    """Draws of the direction of an initial output of order one, in correlated inputs or after a damped step."""
 
     row: ClassMeanRow
     d: float
+    # Shape (classes,): the spike's part along ``f / |f|`` in each class: zero if the spike is independent of the rows.
     along: Array
 
     @classmethod

@@ -71,19 +71,10 @@ _SHARES = (0.8, 1.25)
 
 
 def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float, float | None]]:
-    """Return nodes of the law of the constant in the initial output, over which a prediction is averaged.
+    """Return probabilities and constants of the initial output, over which a prediction is averaged.
 
-    Parameters
-    ----------
-    problem : Problem
-    refine : int
-        Multiplies the number of nodes.
-
-    Returns
-    -------
-    sequence of (float, float or None)
-        Probabilities, and constants for `gradstep.theory.step.statistics.step_statistics`, of the law ``N(0, E[a^2]
-        E[sigma]^2)``. One None without a step, or where there is no such constant.
+    They are a rule for the law ``N(0, E[a^2] E[sigma]^2)``, with nodes that `refine` multiplies. One constant is None
+    without a step, or where there is none (`gradstep.theory.step.statistics.step_statistics`).
     """
     if problem.output_scale == "1/N" or problem.readout.kind == "vocabulary" or problem.eta.coefficient == 0:
         return [(1.0, None)]
@@ -155,38 +146,19 @@ class MeanRow:
     what the samples make of ``b`` besides.
 
     Docs, "Uniform equivalent", equation (E13).
-
-    Attributes
-    ----------
-    taught : ndarray, shape (4,)
-        ``g'``, the gradient without the network's own output.
-    output : ndarray, shape (4,)
-        ``b``.
-    second : ndarray, shape (4,)
-        ``k B b / (sqrt(N) E a^2)``, what the step's linear part adds to the mean of a row for each unit of the squared
-        readout. Zero if the output is small.
-    skewness : float
-        ``E[a^3] / E[a^2]``.
-    slope : float
-        ``mu_1``: the gradient is ``g' - mu_1 b``.
-    gain : float
-        ``e E[sigma']``, what the step adds for each unit of the gradient.
-    unit : float
-        ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``b``.
-    stretch : float
-        Its factor, as the rows are stretched.
-    along_common : bool or None
-        Whether the spike is along the common part of the rows; by default it is where that is the better way.
     """
 
-    taught: Array
-    output: Array
+    taught: Array  #: ``g'``, the gradient without the network's own output, shape (4,).
+    output: Array  #: ``b``, shape (4,).
+    #: Shape (4,): ``k B b / (sqrt(N) E a^2)``, what the step's linear part adds to the mean of a row for each unit of
+    #: the squared readout. Zero if the output is small.
     second: Array
-    skewness: float
-    slope: float
-    gain: float
-    unit: float
-    stretch: float
+    skewness: float  #: ``E[a^3] / E[a^2]``.
+    slope: float  #: ``mu_1``: the gradient is ``g' - mu_1 b``.
+    gain: float  #: ``e E[sigma']``, what the step adds for each unit of the gradient.
+    unit: float  #: ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``b``.
+    stretch: float  #: Its factor, as the rows are stretched.
+    #: Whether the spike is along the common part of the rows; by default it is where that is the better way.
     along_common: bool | None = None
 
     @classmethod
@@ -298,21 +270,13 @@ def given_own_output(
 ) -> StepStatistics:
     """Return the step in the form that holds for independent rows: a spike along ``g'`` or ``u``.
 
-    Parameters
-    ----------
-    problem : Problem
-    step : StepStatistics
-        The step itself, its spike along the gradient.
-    width : float
-    along_common : bool, optional
-        Whether the spike is along the common part of the rows; by default it is where that is the better way.
+    The step is given with its spike along the gradient. The one returned has a `spike` and an `initial_overlap` along
+    one direction, whose overlap with the teacher is the `alignment`, and the `readout_shrinkage` of what is left of the
+    rows along the readout. It is the given one where the initial output is small. What the step adds to the directions
+    off the spike is left as it is along the gradient.
 
-    Returns
-    -------
-    StepStatistics
-        Of a `spike` and an `initial_overlap` along one direction, whose overlap with the teacher is the `alignment`,
-        and the `readout_shrinkage` of what is left of the rows along the readout; `step` itself where the initial
-        output is small. What the step adds to the directions off the spike is left as it is along the gradient.
+    The direction is the common part of the rows or not, as `along_common` says, by default where that is the better
+    way.
     """
     if problem.output_scale == "1/N":
         return step

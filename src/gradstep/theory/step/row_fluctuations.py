@@ -191,20 +191,13 @@ def derivative_slope(activation: ScalarFunction) -> float:
 def own_output_slopes(activation: ScalarFunction) -> tuple[float, float, float]:
     """Return what a feature of a network's own output does to a row, of the ordinary derivative.
 
+    The first two are how it stretches the row: ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an
+    input's length, and ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left
+    out, which turns the row instead and of which the stretch is in `StepStatistics.own_norm`, and its mean, which is no
+    different from that of all others. The last is ``E[(sigma - mu_0) (sigma' - E sigma')^2]``, for the squares that the
+    samples add to the norm.
+
     Docs, "Uniform equivalent", equation (E14).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-
-    Returns
-    -------
-    tuple of float
-        How it stretches the row: ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an input's length,
-        and ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left out, which
-        turns the row instead and of which the stretch is in `StepStatistics.own_norm`, and its mean, which is no
-        different from that of all others. Then
-        ``E[(sigma - mu_0) (sigma' - E sigma')^2]``, for the squares that the samples add to the norm.
     """
     known = moments(activation)
 
@@ -233,29 +226,17 @@ def linear_norm(
     twice: float = 1.0,
     with_others: float = 1.0,
 ) -> tuple[float, float, float]:
-    """Return the part of a row's squared norm that is linear in the initial row, for rows off the spike.
+    """Return ``l_1``, ``l_2`` and ``l_3`` of a row's squared norm off the spike, in its part linear in the initial row.
 
     This part is ``<w0, l>`` with ``l = (a l_1 + a^2 l_2) g + a^2 l_3 h`` and ``h = X^T r^2 / n``. In the norm,
     ``sum_mu r_mu psi(z_mu) <L w0, x_mu>`` has ``s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k (E r + phi0 r_mu))`` along
     ``x_mu``, and ``psi^2`` has its own slope.
 
+    Here `e` and `phi0` are as in `row_fluctuations`, and `residual` is ``E r``. The products `once`, `twice` and
+    `with_others` are as in `damped_norm_vector`, all one for inputs of equal eigenvalues. After a plain step the first
+    two are the mean square of the eigenvalues and the last one is the mean cube.
+
     Docs, "Uniform equivalent", equation (E5). Docs, "Correlated inputs", equation (C4).
-
-    Parameters
-    ----------
-    psi : DerivativeMoments
-    e, phi0 : float
-        As in `row_fluctuations`.
-    residual : float
-        ``E r``.
-    once, twice, with_others : float, optional
-        As in `damped_norm_vector`, all one for inputs of equal eigenvalues. After a plain step the first two are the
-        mean square of the eigenvalues and the last one is the mean cube.
-
-    Returns
-    -------
-    tuple of float
-        ``l_1``, ``l_2`` and ``l_3``.
     """
     k, spike = e * psi.linear, e * psi.second
     l_3 = phi0 * twice * (2 * spike * k + e**2 * psi.square_slope)
@@ -270,22 +251,11 @@ def norm_vector(
     This is a vector: the sum of ``g``, ``B g``, ``h``, ``B h`` and ``h_3`` with these coefficients, where
     ``h = X^T r^2 / n`` and ``h_3 = X^T r^3 / n``. Of correlated inputs the vectors are ``C g``, ``C B C g`` and so on.
 
+    The coefficients of the five vectors are returned for ``a``, ``a^2`` and ``a^3``. `e` and `phi0` are as in
+    `row_fluctuations`, `residual` is ``E r``, and `c2` and `c3` are the mean square and the mean cube of the
+    eigenvalues of correlated inputs.
+
     Docs, "Structured bulk", equation (A5a). Docs, "Correlated inputs", equation (C10a).
-
-    Parameters
-    ----------
-    psi : DerivativeMoments
-    e, phi0 : float
-        As in `row_fluctuations`.
-    residual : float
-        ``E r``.
-    c2, c3 : float, optional
-        Mean square and mean cube of the eigenvalues of correlated inputs.
-
-    Returns
-    -------
-    tuple
-        For ``a``, ``a^2`` and ``a^3`` the coefficients of the five vectors.
     """
     found = np.array(damped_norm_vector(psi, e, phi0, residual, c2, c2, c3))
     # A plain step has the same vector C h before the samples and after them, and its spike is along C g.
@@ -308,21 +278,11 @@ def damped_norm_vector(
     The vectors are ``C g``, ``P B C g``, ``C h``, ``P B C h``, ``P h_3``, ``P h`` and ``P g``
     (`gradstep.theory.step.damped_law.DampedLaw.others`).
 
+    The coefficients of the seven vectors are returned for ``a``, ``a^2`` and ``a^3``. `once`, `twice` and `with_others`
+    are products of a sample with ``C P``, ``P^2`` and ``P^2 E C`` (equation (C14)), and `repelled` is
+    `gradstep.theory.step.damped_traces.DampedTraces.repelled`; the others are as in `norm_vector`.
+
     Docs, "Correlated inputs", equation (C18).
-
-    Parameters
-    ----------
-    psi, e, phi0, residual
-        As in `norm_vector`.
-    once, twice, with_others : float
-        Products of a sample with ``C P``, ``P^2`` and ``P^2 E C``: equation (C14).
-    repelled : tuple of float, optional
-        `gradstep.theory.step.damped_traces.DampedTraces.repelled`.
-
-    Returns
-    -------
-    tuple
-        For ``a``, ``a^2`` and ``a^3`` the coefficients of the seven vectors.
     """
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third
     stretch = k * residual
@@ -341,25 +301,12 @@ def damped_norm_vector(
 def row_fluctuations(
     activation: ScalarFunction, samples: StepSamples, e: float, phi0: float, *, sphere: bool, by_output: float = 0.0
 ) -> RowFluctuations:
-    """Return the fluctuations of rows after the step.
+    """Return the fluctuations of rows after the step, with ``e = eta / sqrt(N)`` and ``phi0 = d / n_step``.
+
+    Initial rows have length one on the `sphere`; otherwise they are Gaussian. The quadratic part of the network's own
+    output adds a multiple of the identity to B, `by_output`.
 
     Docs, "Uniform equivalent", equations (E3), (E4), (E5) and (E6).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    samples : StepSamples
-        Law of a sample of the step: its residual and its projections.
-    e, phi0 : float
-        ``eta / sqrt(N)`` and ``d / n_step``.
-    sphere : bool
-        Whether initial rows have length one; otherwise they are Gaussian.
-    by_output : float, optional
-        What the quadratic part of the network's own output adds to B, a multiple of the identity.
-
-    Returns
-    -------
-    RowFluctuations
 
     Notes
     -----
@@ -394,17 +341,11 @@ class _Terms:
     """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in the initial row ``w0``.
 
     Each is a polynomial of the readout.
-
-    Attributes
-    ----------
-    samples : StepSamples
-    psi : DerivativeMoments
-    e, phi0, by_output : float
-        As in `row_fluctuations`.
     """
 
     samples: StepSamples
     psi: DerivativeMoments
+    # As in `row_fluctuations`.
     e: float
     phi0: float
     by_output: float

@@ -31,10 +31,7 @@ class RowLaw(ABC, Generic[Points]):
     def at(self, z: Complex) -> Points:
         """Return the solution at points in the upper half-plane, shape (points,).
 
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
+        Raises `NotConverged` if the fixed point is not found.
         """
         key = z.tobytes()
         if key not in self._solved:

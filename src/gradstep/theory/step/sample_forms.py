@@ -117,14 +117,9 @@ def sample_forms(law: Residual, ratio: float, variance: float) -> list[SampleFor
     ``(r, r)``, ``(r, ru)`` and ``(ru, ru)``: a direction changes none of those before its own. All other products are
     as they are in the mean over the draws that have these.
 
-    Docs, "Spread", equations (D12) and (D13).
+    The `variance` is that of the diagonal elements of Q and P.
 
-    Parameters
-    ----------
-    law : Residual
-    ratio : float
-    variance : float
-        Of the diagonal elements of Q and P.
+    Docs, "Spread", equations (D12) and (D13).
     """
     r = law.residual
     functions = _orthonormal(np.stack([r, r * law.projection, r**2, r**2 * law.projection]), law.weight)

@@ -29,33 +29,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StepSamples:
-    """Averages over the samples of the step, with ``v = g / |g|``.
+    """Averages over the samples of the step, with ``v = g / |g|``."""
 
-    Attributes
-    ----------
-    law : Residual
-        Of ``u`` and ``r``.
-    ratio : float
-        ``phi0 = d / n_step``; zero for a population gradient.
-    linear : float
-        ``E u r``.
-    from_noise : ndarray, shape (nodes,)
-        The Gaussian part of ``r`` at the nodes of the law: noise of real labels, and the initial output.
-    noise_variance : float
-        Its variance.
-    own : float
-        What the linear part of the initial output has of it, ``E[t r]`` (zero if that output is small).
-    forms : SampleForms, optional
-        Changes of the products of samples in a draw, of a small initial output.
-    """
-
-    law: Residual
-    ratio: float
-    linear: float
+    law: Residual  #: Of ``u`` and ``r``.
+    ratio: float  #: ``phi0 = d / n_step``; zero for a population gradient.
+    linear: float  #: ``E u r``.
+    #: Shape (nodes,): the Gaussian part of ``r`` at the nodes of the law: noise of real labels, and the initial output.
     from_noise: Array
-    noise_variance: float
+    noise_variance: float  #: Its variance.
+    #: What the linear part of the initial output has of it, ``E[t r]`` (zero if that output is small).
     own: float = 0.0
-    forms: SampleForms | None = None
+    forms: SampleForms | None = None  #: Changes of the products of samples in a draw, of a small initial output.
 
     @property
     def own_square(self) -> float:
@@ -256,24 +240,9 @@ def step_samples(
 ) -> StepSamples:
     """Return the samples of a step; steps that differ in their size alone share them, with all of their averages.
 
-    Parameters
-    ----------
-    teacher : ScalarFunction
-    offset, noise_variance : float
-        As in `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual.
-    ratio, own : float
-        As in `StepSamples`.
-    classes : bool, optional
-        As in `residual_nodes`.
-
-    Returns
-    -------
-    StepSamples
-
-    Raises
-    ------
-    NotConverged
-        If the teacher varies too fast to be resolved.
+    The offset, the variance of the noise and the classes are as in
+    `gradstep.theory.step.weighted_samples.residual_nodes`, which gives the law of a residual; `ratio` and `own` are as
+    in `StepSamples`. Raises `NotConverged` if the teacher varies too fast to be resolved.
     """
     known = moments(teacher)
     label_square = 1.0 if classes else known.second_moment

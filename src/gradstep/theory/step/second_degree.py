@@ -30,22 +30,10 @@ __all__ = ["with_second_degree"]
 def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
     """Return a step with what its second degree adds to the spike, to the norm, and to the law of the projection.
 
+    The given step has its spike along the gradient, the one returned along the mean change of the rows. Both are the
+    same without a step, in plain steps on isotropic inputs, and for an activation with ``s_3 = 0``, such as a ReLU.
+
     Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
-
-    Parameters
-    ----------
-    problem : Problem
-        Gives the activation, the size of the step, and whether initial rows are on a sphere.
-    step : StepStatistics
-        With its spike along the gradient.
-    d, width : float
-        The sizes.
-
-    Returns
-    -------
-    StepStatistics
-        With its spike along the mean change of the rows. It is the given one without a step, in plain steps on
-        isotropic inputs, and for an activation with ``s_3 = 0``, such as a ReLU.
     """
     samples, sphere = step.correlated, problem.initial_weights == "sphere"
     second = derivative_moments(problem.activation).second
@@ -105,22 +93,12 @@ class _Form(NamedTuple):
     Docs, "Correlated inputs", equation (C5c).
 
     ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
-
-    Attributes
-    ----------
-    component : float
-        ``bt.C.bt``.
-    along : float
-        ``v.C W C.v / (v.C.v)^2``.
-    norm : float
-        ``|theta|``.
-    trace, with_c, square : float
-        ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
     """
 
-    component: float
-    along: float
-    norm: float
+    component: float  # ``bt.C.bt``.
+    along: float  # ``v.C W C.v / (v.C.v)^2``.
+    norm: float  # ``|theta|``.
+    # ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
     trace: float
     with_c: float
     square: float

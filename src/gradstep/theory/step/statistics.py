@@ -61,23 +61,12 @@ class CommonRow:
     A row of readout ``a`` has the mean ``a u + (a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)``. The step's linear
     part multiplies ``b`` by a matrix, in proportion to the readout, and the spike ``u`` contains the regression of this
     on the readout. This project. Docs, "Uniform equivalent", equation (E14d).
-
-    Attributes
-    ----------
-    alignment : float
-        ``<v, b> / |b|``.
-    length : float
-        ``|b| / (sqrt(N) E a^2)``.
-    skewness : float
-        ``E[a^3] / E[a^2]``.
-    projection : float
-        Projection of the vector on ``v``.
     """
 
-    alignment: float
-    length: float
-    skewness: float
-    projection: float
+    alignment: float  #: ``<v, b> / |b|``.
+    length: float  #: ``|b| / (sqrt(N) E a^2)``.
+    skewness: float  #: ``E[a^3] / E[a^2]``.
+    projection: float  #: Projection of the vector on ``v``.
 
     def of(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the coefficient of the vector, from a readout and its square or their means."""
@@ -230,10 +219,7 @@ class StepStatistics:
     def own_stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
         """Return one and what the network's own output adds to the factor of the rest of an initial row.
 
-        Parameters
-        ----------
-        a, a_square : array_like
-            Readout and its square, or their means over neurons that are described together.
+        The readout and its square may be means over neurons that are described together.
         """
         alike, own = self.own_drift
         return np.asarray(1 + alike * np.asarray(a) + own * np.asarray(a_square))
@@ -299,14 +285,7 @@ class StepStatistics:
 def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the values of the readout and their proportions; of a Gaussian one three with its first five moments.
 
-    Parameters
-    ----------
-    readout : Readout
-
-    Returns
-    -------
-    tuple of ndarray, shape (values,)
-        All values are different. They are read-only.
+    All values are different, and both arrays are read-only.
     """
     if readout.kind == "gaussian":
         values, shares = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
@@ -351,10 +330,6 @@ def step_statistics(
         Whether the step is described as spectra need it: with `correlated` in place of `samples` on isotropic inputs
         too, and with residuals of which no one is larger than the largest of a typical step. Docs, "Spectra", equation
         (Z5).
-
-    Returns
-    -------
-    StepStatistics
 
     Raises
     ------
@@ -512,22 +487,9 @@ def _own_output(
 def rows_after_a_step(
     problem: Problem, samples: StepSamples | CorrelatedSamples | DampedSamples, e: float, by_output: float = 0.0
 ) -> RowFluctuations:
-    """Return the fluctuations of the rows after a step.
+    """Return the fluctuations of the rows after a step with ``e = eta / sqrt(N)``.
 
-    Parameters
-    ----------
-    problem : Problem
-        Gives the activation, and whether initial rows are on a sphere.
-    samples : StepSamples, CorrelatedSamples or DampedSamples
-        Law of a sample of the step.
-    e : float
-        ``eta / sqrt(N)``.
-    by_output : float, optional
-        What the network's own output adds to B on isotropic inputs; other samples know it.
-
-    Returns
-    -------
-    RowFluctuations
+    On isotropic inputs the network's own output adds `by_output` to B; other samples know it.
     """
     activation, sphere = problem.activation, problem.initial_weights == "sphere"
     if isinstance(samples, StepSamples):

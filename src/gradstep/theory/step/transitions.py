@@ -12,17 +12,7 @@ __all__ = ["smooth_rise"]
 def smooth_rise(value: float, low: float, high: float) -> float:
     """Return a share that rises from zero at `low` to one at `high`, in the logarithm, with a continuous slope.
 
-    Parameters
-    ----------
-    value : float
-        At least zero.
-    low, high : float
-        Positive.
-
-    Returns
-    -------
-    float
-        In [0, 1].
+    The value is at least zero, and the ends are positive.
     """
     x = math.log(max(value, NOTHING) / low) / math.log(high / low)
     x = min(max(x, 0.0), 1.0)

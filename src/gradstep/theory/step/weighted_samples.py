@@ -127,21 +127,9 @@ def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
 
 
 def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float, nodes: int = _NODES) -> Residual:
-    """Return the law of ``(u, f*(u) - offset + noise)``.
+    """Return the law of ``(u, f*(u) - offset + noise)``, as `residual_nodes` does.
 
-    Parameters
-    ----------
-    teacher, offset, noise_variance, nodes
-        As in `residual_nodes`.
-
-    Returns
-    -------
-    Residual
-
-    Raises
-    ------
-    NotConverged
-        If the teacher varies too fast to be resolved.
+    Raises `NotConverged` if the teacher varies too fast to be resolved.
     """
     return residual_nodes(teacher, offset, noise_variance, nodes)[0]
 
@@ -152,28 +140,11 @@ def residual_nodes(
 ) -> tuple[Residual, Array]:
     """Return the law of ``(u, y - offset + noise)``, and the noise at its nodes.
 
+    The teacher is ``E[y | u]``: the label ``y`` is ``f*(u)``, or with `classes` it is 1 with probability
+    ``(1 + f*(u))/2`` and -1 otherwise. The noise is Gaussian, with so many nodes (`noise_nodes`); what is returned of
+    it has shape (nodes,). Raises `NotConverged` if the teacher varies too fast to be resolved.
+
     Docs, "Convex losses", equation (P1a).
-
-    Parameters
-    ----------
-    teacher : ScalarFunction
-        ``E[y | u]``.
-    offset, noise_variance : float
-        The noise is Gaussian.
-    nodes : int, optional
-        Of the noise, see `noise_nodes`.
-    classes : bool, optional
-        Whether the label ``y`` is 1 with probability ``(1 + f*(u))/2`` and -1 otherwise; if not, it is ``f*(u)``.
-
-    Returns
-    -------
-    law : Residual
-    noise : ndarray, shape (nodes,)
-
-    Raises
-    ------
-    NotConverged
-        If the teacher varies too fast to be resolved.
     """
     u, weight, labels = _resolved(teacher)
     if classes:
@@ -198,12 +169,8 @@ def noise_nodes(share: float, ratio: float) -> int:
     ``(1 - phi0^1/2) / phi0^1/2`` times the size of a residual. Noise that is small beside that distance needs few
     nodes. With few samples in the step the distance is small, and noise needs many.
 
-    Parameters
-    ----------
-    share : float
-        Variance of the noise over the mean square of the residual.
-    ratio : float
-        ``phi0 = d / n_step``.
+    Here `share` is the variance of the noise over the mean square of the residual, and `ratio` is
+    ``phi0 = d / n_step``.
     """
     small = ratio < 1 and share * (1 + 2 * ratio / (1 - math.sqrt(ratio)) ** 2) <= _SMALL
     return _FEW_NODES if small else _NODES * 2 ** sum(ratio > limit for limit in _MORE_NODES)
@@ -215,28 +182,15 @@ class WeightedSamples:
 
     The equations are solved point by point. So the ratio may be another at each of the points z of a method, and a
     frame then has a leading axis for them.
-
-    Attributes
-    ----------
-    law : Residual
-    weight : ndarray, shape (nodes,)
-        ``omega`` at the nodes of the law.
-    ratio : float or ndarray, shape (points,)
-        ``phi0 = d / n_step``.
-    output : ndarray, shape (nodes,), optional
-        Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions.
-    output_variance : float
-        Variance of that projection there.
-    forms : SampleForms, optional
-        Changes of the products of samples in a draw, without such a direction.
     """
 
     law: Residual
-    weight: Array
-    ratio: float
+    weight: Array  #: ``omega`` at the nodes of the law, shape (nodes,).
+    ratio: float  #: ``phi0 = d / n_step``, shape (points,).
+    #: Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions, shape (nodes,).
     output: Array | None = None
-    output_variance: float = 0.0
-    forms: SampleForms | None = None
+    output_variance: float = 0.0  #: Variance of that projection there.
+    forms: SampleForms | None = None  #: Changes of the products of samples in a draw, without such a direction.
 
     def ask(self, z: Complex, frame: Array, *, powers: bool) -> Computation[tuple[Any, ...]]:
         """Ask for `transform`, its slope, `resolvent` and `with_powers` (if wanted), with those of other samples."""
@@ -249,12 +203,9 @@ class WeightedSamples:
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
 
-        Docs, "Structured bulk", equation (A6).
+        Raises `NotConverged` if the fixed point is not found.
 
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
+        Docs, "Structured bulk", equation (A6).
         """
         m = -1 / z
         for _ in range(_MAX_STEPS):
@@ -289,15 +240,7 @@ class WeightedSamples:
     def _sums(self, m: Complex, powers: Array) -> Complex:
         """Return sums over the nodes of ``1 / (1 + phi0 m omega)`` and minus its derivative in m, times weights.
 
-        Parameters
-        ----------
-        m : ndarray, shape (points,)
-        powers : ndarray, shape (nodes, 4 columns)
-            Of `_powers`.
-
-        Returns
-        -------
-        ndarray, shape (2, points, columns)
+        The weights are `_powers`, shape (nodes, 4 columns), and the sums have shape (2, points, columns).
         """
         sums = _sums(self.ratio * m, self.weight, powers)
         sums[1] *= np.reshape(self.ratio, (-1, 1))
@@ -323,14 +266,10 @@ class WeightedSamples:
     def resolvent(self, z: Complex, m: Complex, slope: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent ``(A - z)^-1`` between some vectors and its derivative, shape (..., vectors, vectors).
 
-        Docs, "Structured bulk", equation (A7).
+        The transform and its derivative at the points are `m` and `slope`. The vectors are the columns of `frame`,
+        shape (directions, vectors), in the directions of `directions_frame`.
 
-        Parameters
-        ----------
-        z, m, slope : ndarray
-            Points in the upper half-plane, and the transform and its derivative there.
-        frame : ndarray, shape (directions, vectors)
-            The vectors, as columns, in the directions of `directions_frame`.
+        Docs, "Structured bulk", equation (A7).
         """
         products, crossed = self._products_in(frame)
         count, square, ratio = len(crossed), self.law.square, np.reshape(self.ratio, -1)
@@ -368,17 +307,10 @@ class WeightedSamples:
     def _drawn(self, m: Complex, vectors: Array) -> tuple[Complex, Complex]:
         """Return what a draw changes of the resolvent between ``X_perp^T p / n_step``, and the derivative in m.
 
+        The functions p of a sample are `vectors`, shape (vectors, nodes), and both results have shape
+        (points, vectors, vectors).
+
         Docs, "Spread", equation (D14).
-
-        Parameters
-        ----------
-        m : ndarray, shape (points,)
-        vectors : ndarray, shape (vectors, nodes)
-            The functions p of a sample.
-
-        Returns
-        -------
-        tuple of ndarray, shape (points, vectors, vectors)
         """
         assert self.forms is not None
         known, size, ratio = self.forms, len(vectors), np.reshape(self.ratio, -1)
@@ -398,19 +330,10 @@ class WeightedSamples:
     def with_powers(self, z: Complex, m: Complex, frame: Array) -> tuple[Array, Complex]:
         """Return the products of vectors with ``X^T r^p / n_step``, plain and with the resolvent between.
 
-        The powers are ``p = 1, 2, 3``.
+        The powers are ``p = 1, 2, 3``; the points and the frame are as in `resolvent`. The shapes are (vectors, 3), or
+        (points, vectors, 3) if the ratio differs between the points, and (points, vectors, 3).
 
         Docs, "Structured bulk", equation (A7a).
-
-        Parameters
-        ----------
-        z, m, frame : ndarray
-            As in `resolvent`.
-
-        Returns
-        -------
-        plain : ndarray, shape (vectors, 3), or (points, vectors, 3) if the ratio differs between these
-        resolved : ndarray, shape (points, vectors, 3)
         """
         products, crossed = self._products_in(frame)
         r, count, ratio = self.law.residual, frame.shape[-2] - 1, np.reshape(self.ratio, -1)
@@ -495,20 +418,9 @@ def _joined(
 ) -> tuple[WeightedSamples, Complex, Array]:
     """Return samples that differ in their ratio as one, which has another at each of the points.
 
-    Parameters
-    ----------
-    law, weight, output, forms
-        As in `WeightedSamples`.
-    z : ndarray, shape (laws, points)
-    frame : ndarray, shape (laws, directions, vectors)
-    numbers : ndarray, shape (laws, 2)
-        The ratio, and the variance of the output.
-
-    Returns
-    -------
-    samples : WeightedSamples
-    z : ndarray, shape (all points,)
-    frame : ndarray, shape (all points, directions, vectors)
+    The first four are as in `WeightedSamples`. Points have shape (laws, points) and frames (laws, directions, vectors)
+    before, (all points,) and (all points, directions, vectors) after; `numbers`, shape (laws, 2), are the ratio and the
+    variance of the output.
     """
     # An array where there is a number otherwise.
     ratio: Any = np.repeat(numbers[:, 0], z.shape[1])
@@ -538,16 +450,7 @@ def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
 
     A reciprocal is the complex conjugate over the squared size: sums of real numbers are all that the nodes take.
 
-    Parameters
-    ----------
-    m : ndarray, shape (points,)
-    omega : ndarray, shape (nodes,)
-    powers : ndarray, shape (nodes, 4 columns)
-        Of `_powers`.
-
-    Returns
-    -------
-    ndarray, shape (2, points, columns)
+    The weights are `_powers`, shape (nodes, 4 columns), and the sums have shape (2, points, columns).
     """
     columns = powers.shape[1] // 4
     plain, squared = np.empty((len(m), 2 * columns)), np.empty((len(m), 3 * columns))
@@ -582,17 +485,8 @@ def _between(frame: Array, known: NDArray[Any], across: NDArray[Any], rest: NDAr
 def directions_frame(alignment: float, output_alignment: float | None = None) -> Array:
     """Return the spike direction ``v``, the teacher's rest ``zeta`` and, with an output, a vector across both.
 
-    Parameters
-    ----------
-    alignment : float
-        ``<v, beta*>``.
-    output_alignment : float, optional
-        ``<v, b> / |b|``, if the linear part of the network's own output is one of the directions.
-
-    Returns
-    -------
-    ndarray, shape (directions, directions)
-        Orthonormal columns. Directions are ``beta*``, ``b`` where it is one, and ``e``, along which ``v`` is positive.
+    They are orthonormal columns. The directions are ``beta*``, ``b`` if the linear part of the network's own output is
+    one, and ``e``, along which ``v`` is positive. The alignments are ``<v, beta*>`` and ``<v, b> / |b|``.
     """
     rest = math.sqrt(max(1 - alignment**2, 0.0))
     if output_alignment is None:
@@ -608,13 +502,6 @@ def largest_residual(teacher: ScalarFunction, offset: float, noise_variance: flo
     r"""Return the absolute value of the largest of a number of residuals, at its median over draws.
 
     There the probability of a larger one is :math:`\log2/n`. Docs, "Spectra", equation (Z5).
-
-    Parameters
-    ----------
-    teacher : ScalarFunction
-    offset, noise_variance : float
-    count : float
-        Number of samples.
     """
     u = np.linspace(-_RANGE, _RANGE, _GRID)
     weight = np.exp(-(u**2) / 2)

@@ -1,6 +1,7 @@
 """Readouts that the projections do not tell."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.gaussian import hermite_rule
-from gradstep.theory.neurons.groups import _bent, neuron_groups
+from gradstep.theory.neurons.groups import _bent, _projection_variance, _typical_spread, neuron_groups
 from gradstep.theory.step.statistics import step_statistics
 
 BASE = gs.Problem(
@@ -167,3 +168,29 @@ def test_a_projection_that_follows_a_square_keeps_its_mean_and_its_variance():
     # The part along the second Hermite polynomial is that of the square.
     following = own_variance**2 / (d**2 * variance)
     assert weight @ (found * (nodes**2 - 1)) / 2 == pytest.approx(bend * a * following, rel=1e-12)
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_what_of_a_norm_follows_a_projection_is_a_conditional_mean(power):
+    """With s' = s a + noise, the mean of a^k noise given s' is on average zero, and E[noise^2] E[a^k] with s'."""
+    problem = BASE.replace(readout="gaussian", activation="tanh(x)+0.3*x**2", eta=gs.Step(0.3, 0.5))
+    step = step_statistics(problem, problem.d, problem.width, problem.n_step)
+    covariance = [0.0, 0.0, 0.0]
+    means = []
+    for value in (0.0, 1e-3):
+        covariance[power] = value
+        own = replace(step, fluctuations=replace(step.fluctuations, covariance=tuple(covariance)))
+        groups = neuron_groups(own, problem.readout, problem.d, odd=False, resolve=False)
+        lower, upper = np.split(groups.variance, 2)
+        means.append((lower + upper) / 2)
+    half = len(means[0])
+    weight, projection = 2 * groups.weight[:half], groups.projection[:half]
+    known = _projection_variance(step, problem.d, "network", groups.readout[:half], groups.readout_square[:half])
+    following = (means[1] - means[0]) / 1e-3 * known * problem.d
+    assert weight @ following == pytest.approx(0.0, abs=1e-9)
+    spread = _typical_spread(step, problem.d, "network")
+    assert weight @ (following * projection) == pytest.approx(spread if power == 1 else 0.0, abs=1e-9)
+    if power == 0:
+        # E[a noise s'] vanishes, E[a noise s'^2] does not.
+        expected = 2 * (step.spike + step.initial_overlap) * spread
+        assert weight @ (following * projection**2) == pytest.approx(expected, rel=1e-6)

@@ -96,17 +96,19 @@ def is_categorical(column: Any) -> bool:
     Raises
     ------
     ValueError
-        If it holds dates or durations, for which there is no obvious code, or lists.
+        If it holds dates or durations, for which there is no obvious code, complex numbers, or lists.
     """
     if str(column.dtype).startswith(("category", "Categorical", "Enum")):
         return True
     values = np.asarray(column)
     kinds = _kinds(values)
+    if values.dtype.kind == "c" or any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
+        raise ValueError(f"Column {column.name!r} holds complex numbers; give their parts columns of their own.")
     if values.ndim > 1 or any(kind.__hash__ is None for kind in kinds):
         raise ValueError(f"Column {column.name!r} holds lists or records; give each of their parts a column.")
     refuse_dates(f"Column {column.name!r}", values)
     if values.dtype.kind != "O":
-        return values.dtype.kind not in "biufc"
+        return values.dtype.kind not in "biuf"
     return not all(hasattr(kind, "__float__") and not issubclass(kind, str | bytes) for kind in kinds)
 
 
@@ -120,7 +122,7 @@ def refuse_dates(name: str, values: NDArray[Any]) -> None:
 
 def _kinds(values: NDArray[Any]) -> set[type]:
     """Return the types of Python's objects among values."""
-    return {type(value) for value in values.flat if not _missing(value)} if values.dtype.kind == "O" else set()
+    return {type(value) for value in values.flat if not is_missing(value)} if values.dtype.kind == "O" else set()
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,14 @@ def _objects(X: Any, names: tuple[str, ...]) -> NDArray[Any]:
 
 
 def _level(value: Any) -> str | None:
-    if _missing(value):
+    if is_missing(value):
         return None
     # Categories that are integers are floats in a table with gaps.
     return str(int(value) if isinstance(value, float | np.floating) and float(value).is_integer() else value)
 
 
-def _missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, NaN, or that of pandas, of which every comparison is one itself."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(value != value)

@@ -87,7 +87,7 @@ class OneStep(BaseEstimator):
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether there is a first layer: a fit that was refused has left names of columns behind, and no more."""
+        """Return whether there is a first layer: a refused fit has left names of columns, and no more."""
         return "_layer" in vars(self)
 
     def _threads(self, rows: int, width: int) -> AbstractContextManager[None]:

@@ -40,7 +40,7 @@ def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
     names = [name.strip() for name in over.split(",")]
     for axis in grid.axes:
         if axis.name in [own for name in names for own in _AXES.get(name, ())]:
-            raise InvalidInput(axis.name, axis.texts, "one value, or none: it is tuned")
+            raise InvalidInput(axis.head, axis.texts, "one value, or none: it is tuned")
     within = {name: _bounds(name, text) for name, text in read_pairs(bounds, "bounds", "ridge=0.1:10").items()}
     total = len(grid.problems)
     tuned = []

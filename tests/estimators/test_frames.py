@@ -150,6 +150,8 @@ def test_what_is_no_table_of_numbers_and_categories_is_refused(frame):
         small.fit(table[["size", "colour", "size"]], y)
     with pytest.raises(TypeError, match=r"lazy frame.*X\.collect\(\)"):
         small.fit(pl.from_pandas(table[["size", "colour"]]).lazy(), y)
+    with pytest.raises(TypeError, match=r"table of Arrow.*X\.to_pandas\(\)"):
+        small.fit(pl.from_pandas(table[["size", "colour"]]).to_arrow(), y)
     with pytest.raises(TypeError, match="of type ndarray, but the fit had a data frame with categories"):
         small.fit(table, y).predict(table.to_numpy())
 

@@ -24,7 +24,7 @@ _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 
 def check_dense(X: Any) -> None:
-    """Refuse a sparse matrix and a frame that is not in memory, and say why.
+    """Refuse a sparse matrix, a frame that is not in memory, and a table of Arrow, and say what to use.
 
     Raises
     ------
@@ -38,6 +38,8 @@ def check_dense(X: Any) -> None:
         )
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         raise TypeError("A lazy frame was passed for X, whose rows are read several times: use X.collect().")
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        raise TypeError("A table of Arrow was passed for X: use X.to_pandas(), or polars.from_arrow(X).")
 
 
 def check_names(X: Any) -> None:

@@ -20,6 +20,7 @@ from gradstep.checks import (
     is_real,
     nonnegative,
     one_of,
+    plain_number,
     positive,
     real,
     size,
@@ -33,6 +34,17 @@ def test_integers_of_any_library_become_those_of_python(value: Any) -> None:
     assert type(found) is int
     assert found == value
     assert is_integer(value)
+
+
+@pytest.mark.parametrize("value", [np.array(16.0), np.array(16), np.array(16.0, dtype=np.float32)])
+def test_arrays_without_dimensions_are_numbers(value: Any) -> None:
+    assert plain_number(value) == 16
+    assert isinstance(plain_number(value), int | float)
+    assert real("eta", value) == 16.0
+    assert size("n", value) == 16
+    for other in (np.array([16.0]), np.array(True), np.array("16")):
+        with pytest.raises(InvalidInput, match="eta"):
+            real("eta", other)
 
 
 @pytest.mark.parametrize("value", [0, 17, 10**400, True, np.True_, 2.0, "2", None, math.nan, [2]])

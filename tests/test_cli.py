@@ -1098,3 +1098,10 @@ def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, allow
     assert result.exit_code == 2
     assert message(result.stderr).startswith("error: table: got ")
     assert f"; allowed: {allowed}" in message(result.stderr)
+
+
+@pytest.mark.parametrize("command", [("spectrum",), ("tune", "--over", "ridge")])
+def test_a_list_where_one_value_is_asked_for_is_told_with_its_unit(command: tuple[str, ...]) -> None:
+    result = run(*command, "--d", "64", "--ridge", "1d,2d")
+    assert result.exit_code == 2
+    assert message(result.stderr).startswith("error: ridge/d: got ['1', '2']; allowed: one value")

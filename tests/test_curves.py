@@ -65,6 +65,34 @@ def test_the_line_passes_through_the_theory_at_the_places_and_is_dense(measured)
         np.testing.assert_allclose(dense["test_error"].theory[x.index(place)], theory, rtol=1e-9)
 
 
+def test_the_line_is_drawn_at_the_sizes_that_problems_have():
+    """Sizes are whole: drawn at multiples of d that are not, the line had waves of half a sample."""
+    line = gs.curve(PROBLEM, over={"n": "0.5d:4d:4"}).dense
+    np.testing.assert_allclose(line.axes[0].numbers, [p.n / p.d for p in line.problems], rtol=1e-12)
+    slopes = np.diff(line["test_error"].theory) / np.diff(line.axes[0].numbers)
+    assert np.max(np.abs(np.diff(slopes))) < 0.02
+    ridges = gs.curve(PROBLEM, over={"ridge": "0.01d:0.09d:4"}).dense
+    assert len(ridges.problems) > 90  # penalties need not be whole
+
+
+def test_callables_have_their_names_in_the_table_and_are_read_once(monkeypatch):
+    read = []
+    original = gs.gaussian.ScalarFunction.from_callable.__func__
+    monkeypatch.setattr(
+        gs.gaussian.ScalarFunction, "from_callable", classmethod(lambda cls, f: read.append(f) or original(cls, f))
+    )
+    found = gs.curve(PROBLEM, over={"activation": [np.tanh, np.arctan], "n": "1d:4d:4"})
+    assert read == [np.tanh, np.arctan]
+    assert found.axes[0].texts == ["tanh", "arctan"]
+    with pytest.raises(InvalidInput, match="activation"):
+        gs.curve(PROBLEM, over={"activation": [np.sort]})
+
+
+def test_values_come_from_arrays_of_other_libraries():
+    xarray = pytest.importorskip("xarray")
+    assert gs.curve(PROBLEM, over={"eta": xarray.DataArray([0.0, 1.0])}).axes[0].values == (0.0, 1.0)
+
+
 def test_an_infinite_value_does_not_make_the_others_coarse():
     found = gs.curve(PROBLEM, over={"damping": [0.01, 0.1, 1, 10, np.inf]})
     dense = found.dense.axes[0]

@@ -39,6 +39,11 @@ def test_a_value_of_several_lines_is_told_in_one() -> None:
     assert "\n" not in told
 
 
+def test_numbers_of_numpy_are_told_as_plain_ones() -> None:
+    given = [np.float64(0.5), np.int32(3), np.str_("relu")]
+    assert str(gs.InvalidInput("eta", given, "a number")) == "eta: got [0.5, 3, 'relu']; allowed: a number"
+
+
 def test_a_misspelt_word_has_a_guess() -> None:
     assert gs.InvalidInput("activation", "tahn", "relu, tanh or sigmoid").guess == "tanh"
     assert gs.InvalidInput("activation", "zzz", "relu, tanh or sigmoid").guess == ""

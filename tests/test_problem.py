@@ -613,3 +613,10 @@ def test_a_ratio_is_that_of_a_size():
     assert problem.ratio("n_step") == 2
     with pytest.raises(InvalidInput, match="name: got 'noise'"):
         problem.ratio("noise")
+
+
+def test_numbers_in_arrays_without_dimensions() -> None:
+    given: Any = {"d": np.array(20), "width": np.array(30), "eta": np.array(1.5), "ridge": np.array(0.5)}
+    plain: Any = {"d": 20, "width": 30, "eta": 1.5, "ridge": 0.5}
+    rest: Any = {"activation": "tanh", "teacher": "sin", "n_step": 40, "n": 60}
+    assert Problem(**given, **rest) == Problem(**plain, **rest)

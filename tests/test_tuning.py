@@ -429,6 +429,21 @@ def test_command_gives_the_numbers_of_the_library():
         assert part in text
 
 
+def test_progress_counts_predictions(monkeypatch):
+    """Also during the scan, which is most of the work."""
+    problem, counts = network(), []
+    found = gs.tune(problem, over=("ridge", "eta"), progress=counts.append)
+    assert counts == sorted(set(counts))
+    assert counts[0] == 64
+    assert found.evaluations <= counts[-1] < 1.5 * found.evaluations
+    assert found.prediction.test_error == gs.tune(problem, over=("ridge", "eta")).prediction.test_error
+    with pytest.raises(InvalidInput, match="progress: got True"):
+        gs.tune(problem, progress=True)
+    monkeypatch.setattr("gradstep.cli.tune._QUIET", 0.0)
+    shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "ridge"])
+    assert re.search(r"0/1 problems tuned \(\d+ predictions for the next\)", shown.stderr)
+
+
 @pytest.mark.statistical
 def test_command_tunes_the_damping():
     shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "damping", "--bounds", "damping=0.01:inf", "--json"])

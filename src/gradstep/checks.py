@@ -31,6 +31,7 @@ __all__ = [
     "is_real",
     "nonnegative",
     "one_of",
+    "plain_number",
     "positive",
     "read_number",
     "real",
@@ -56,6 +57,16 @@ def is_real(value: object) -> TypeGuard[float]:
 def is_infinite(value: object) -> bool:
     """Return whether a value is the number infinity."""
     return isinstance(value, numbers.Real) and bool(value == math.inf)
+
+
+def plain_number(value: object) -> object:
+    """Return the number in an array without dimensions, or of another library, as one of Python; all else as it is.
+
+    Such arrays come from iterating over an array of xarray or PyTorch, or from ``numpy.asarray(1.0)``.
+    """
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return cast(Any, value).item()
+    return value
 
 
 def integer(field: str, value: object, low: int, high: int | None = None, *, allowed: str = "") -> int:
@@ -87,6 +98,7 @@ def real(
     The field is for the message, and so are the allowed values in words. All numbers are allowed, infinities included,
     or those of which `within` says so.
     """
+    value = plain_number(value)
     try:
         number = float(value) if is_real(value) else math.nan
     except OverflowError:

@@ -425,7 +425,8 @@ def _labelled(problem: _Given | Iterable[Problem] | Mapping[str, _Given]) -> dic
         labels = [", ".join(Axis(name, ()).legend(getattr(each, name)) for name in differ) for each in several]
         listed = dict(zip(labels, several, strict=True))
         if len(listed) != len(several):
-            raise InvalidInput("problem", f"{len(several)} problems", "problems that differ")
+            allowed = "problems that differ, or a mapping of labels to problems if their functions share a name"
+            raise InvalidInput("problem", f"{len(several)} problems", allowed)
     else:
         listed = {"": problem}
     for given in listed.values():

@@ -12,6 +12,8 @@ from typing import Any
 
 #: Characters of a value that a message shows.
 _SHOWN = 300
+#: A number or a text of NumPy, which is meant as that of Python.
+_SCALAR = re.compile(r"\bnp\.(?:float\d+|u?int\d+|longdouble|str_)\(([^()]*)\)")
 #: How the list of names begins if it is the field itself that is misspelt; letters of the longest word.
 _NAMES, _LONGEST_WORD = ("one of the parameters", "one of the fields"), 40
 #: Reason of what was not given at all.
@@ -97,6 +99,7 @@ def _shown(value: object) -> str:
     except Exception:  # an integer of thousands of digits, a class of the user's own
         return f"<{type(value).__name__}>"
     text = " ".join(text.split())  # arrays and tables have lines of their own
+    text = _SCALAR.sub(r"\1", text)
     half = _SHOWN // 2
     return text if len(text) <= _SHOWN else f"{text[:half]} ... {text[-half:]}"
 

@@ -16,7 +16,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Problem, Readout, Step
 from gradstep.ranges import values_of
-from gradstep.sizes import Proportional
+from gradstep.sizes import Proportional, at_dimension, extent
 from gradstep.text_table import in_words, number
 
 __all__ = ["MOST_PROBLEMS", "Axis", "Grid"]
@@ -106,10 +106,12 @@ class Axis:
             return Step(place, next(value.exponent for value in self.values if isinstance(value, Step)))
         return round(place) if self.name in _WHOLE and math.isfinite(place) else place
 
-    def dense(self, count: int | None = None) -> Axis:
+    def dense(self, count: int | None = None, d: float = math.inf) -> Axis:
         """Return the axis with many more values between its finite ends, its own among them.
 
-        An axis that has as many as `count` values stays what it is.
+        An axis that has as many as `count` values stays what it is. With the input dimension `d`, where it is the same
+        everywhere, sizes that are multiples of it are those that problems have, which are whole: rounded sizes drawn at
+        places that are not would make waves.
         """
         numbers = self.finite
         low, high = min(numbers), max(numbers)
@@ -118,7 +120,10 @@ class Axis:
             return self
         spaced = np.geomspace if self.is_logarithmic else np.linspace
         between = [self.at(place) for place in spaced(low, high, wanted)[1:-1].tolist()]
-        every = Axis(self.name, tuple(dict.fromkeys([*self.values, *between])))
+        values = [*self.values, *between]
+        if self.unit == "d" and self.name in _WHOLE and math.isfinite(d):
+            values = [Proportional(at_dimension(extent(self.name, value, d), d) / d) for value in values]
+        every = Axis(self.name, tuple(dict.fromkeys(values)))
         order = sorted(zip(every.numbers or (), every.values, strict=True), key=lambda pair: pair[0])
         return Axis(self.name, tuple(value for _, value in order))
 
@@ -243,7 +248,9 @@ class Grid:
 
     def dense(self, counts: Mapping[str, int | None]) -> Grid:
         """Return the grid with many more values along some of its axes."""
-        axes = (axis.dense(counts[axis.name]) if axis.name in counts else axis for axis in self.axes)
+        dimensions = {problem.d for problem in self.problems}
+        d = dimensions.pop() if len(dimensions) == 1 else math.inf
+        axes = (axis.dense(counts[axis.name], d) if axis.name in counts else axis for axis in self.axes)
         return Grid(tuple(axes), self.make)
 
 

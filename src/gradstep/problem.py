@@ -27,7 +27,7 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
 
-from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, read_number, real, size
+from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, plain_number, read_number, real, size
 from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, moments, scalar_function
 from gradstep.inputs import Inputs
@@ -374,7 +374,7 @@ class Problem:
     def _set(self, given: Mapping[str, Any]) -> None:
         """Set fields other than the dimension, which is known, to validated values."""
         for name, value in given.items():
-            object.__setattr__(self, name, _FIELDS[name](value, self.d))
+            object.__setattr__(self, name, _FIELDS[name](plain_number(value), self.d))
         if not self.is_limit and self.step_size > LARGEST_NUMBER:
             allowed = f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent"
             raise InvalidInput("eta", given.get("eta", self.eta), allowed)
@@ -452,7 +452,7 @@ class Problem:
         elif not is_infinite(psi1_step):
             psi1_step = bounded("psi1_step", psi1_step, "a number > 0 or infinity", positive=True)
         sizes = _sizes(d, width=psi2, n=psi1, n_step=psi1_step)
-        link = _function("teacher", teacher)
+        link = named_function("teacher", teacher)
         return cls(
             activation=activation,
             teacher=_centred(link) if centre_teacher else link,
@@ -926,7 +926,8 @@ class Problem:
         return Summary("Problem", table=Table(["parameter", "value"], rows)).html()
 
 
-def _function(name: str, value: FunctionLike) -> ScalarFunction:
+def named_function(name: str, value: FunctionLike) -> ScalarFunction:
+    """Return the function of a field, or raise an error that names the field."""
     try:
         return scalar_function(value)
     except InvalidInput as error:
@@ -935,7 +936,7 @@ def _function(name: str, value: FunctionLike) -> ScalarFunction:
 
 def _teacher(value: FunctionLike | MultivariateFunction, d: float) -> ScalarFunction | MultivariateFunction:
     if not isinstance(value, MultivariateFunction | str):
-        return _moderate("teacher", _function("teacher", value))
+        return _moderate("teacher", named_function("teacher", value))
     try:
         function = function_of(value)
     except InvalidInput as error:
@@ -1088,7 +1089,7 @@ def _ridge(value: object, d: float) -> float | Proportional:
 
 
 def _dimension(value: object) -> int | float:
-    dimension = read_size("d", value)
+    dimension = read_size("d", plain_number(value))
     return math.inf if is_infinite(dimension) else size("d", dimension, 2)
 
 
@@ -1105,7 +1106,7 @@ def _origin(value: object) -> str:
 
 #: Fields of a problem but its dimension, to what reads them: a function of what is given and of the dimension.
 _FIELDS: dict[str, Callable[[Any, float], object]] = {
-    "activation": lambda value, d: _varying(_moderate("activation", _function("activation", value))),
+    "activation": lambda value, d: _varying(_moderate("activation", named_function("activation", value))),
     "teacher": _teacher,
     "width": lambda value, d: extent("width", value, d),
     "n_step": _n_step,

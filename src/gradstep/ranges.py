@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
-from gradstep.checks import LARGEST_NUMBER, read_number
+from gradstep.checks import LARGEST_NUMBER, plain_number, read_number
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import MultivariateFunction
 from gradstep.inputs import Inputs
-from gradstep.problem import Step
+from gradstep.problem import Step, named_function
 from gradstep.sizes import Proportional, read_size
 
 __all__ = ["MOST_VALUES", "parse_seeds", "values_of"]
@@ -25,6 +24,7 @@ _MOST_SEEDS = 1_000_000
 _WHOLE = ("d", "width", "n_step", "n")
 _PER_D = ("width", "n_step", "n", "ridge")
 _STEPS = ("eta", "eta_tilde")
+_FUNCTIONS = ("activation", "teacher")
 #: Parameters whose text is a name or a formula, not a number.
 _TEXT = frozenset(
     {
@@ -77,8 +77,9 @@ def _each(name: str, value: object) -> list[Any]:
     """Return one value of a list: numbers of any library as those of Python."""
     if isinstance(value, str):
         return _written(name, value)
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = plain_number(value)
+    if name in _FUNCTIONS and callable(value) and not isinstance(value, MultivariateFunction):
+        value = named_function(name, value)  # once, not at each problem; it has a name to print
     if name in _STEPS and isinstance(value, Mapping):
         value = Step.parse(value)
     elif isinstance(value, Mapping) and name == "inputs":

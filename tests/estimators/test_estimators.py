@@ -276,6 +276,9 @@ def test_data_that_cannot_be_used():
         model.diagnose(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="missing labels"):
         gs.OneStepClassifier(width=5).fit(X, ["a", None] * 5)
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="missing labels"):
+        gs.OneStepClassifier(width=5).fit(X, pandas.Series(["a", "b", None, "a", "b"] * 2, dtype="string"))
 
 
 @pytest.mark.parametrize("levels", [2, pytest.param(3, marks=pytest.mark.statistical), 12])

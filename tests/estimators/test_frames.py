@@ -143,10 +143,15 @@ def test_what_is_no_table_of_numbers_and_categories_is_refused(frame):
     for lists in (table.assign(parts=[[1, 2]] * 240), pl.DataFrame({"parts": [[1, 2]] * 240})):
         with pytest.raises(ValueError, match="'parts' holds lists or records"):
             small.fit(lists, y)
+    for waves in (np.full(240, 1j), np.array([1j, 2.0] * 120, dtype=object)):
+        with pytest.raises(ValueError, match="'wave' holds complex numbers"):
+            small.fit(table.assign(wave=waves), y)
     with pytest.raises(ValueError, match="Several columns of X have the name 'size'"):
         small.fit(table[["size", "colour", "size"]], y)
     with pytest.raises(TypeError, match=r"lazy frame.*X\.collect\(\)"):
         small.fit(pl.from_pandas(table[["size", "colour"]]).lazy(), y)
+    with pytest.raises(TypeError, match=r"table of Arrow.*X\.to_pandas\(\)"):
+        small.fit(pl.from_pandas(table[["size", "colour"]]).to_arrow(), y)
     with pytest.raises(TypeError, match="of type ndarray, but the fit had a data frame with categories"):
         small.fit(table, y).predict(table.to_numpy())
 

@@ -155,3 +155,18 @@ def test_what_a_fit_has_is_missed_in_the_words_of_the_user(kind):
         _ = fitted.weight_
     assert not isinstance(failure.value, NotFittedError)
     assert fitted.weights_.shape == (20, 6)
+
+
+@pytest.mark.parametrize("kind", [gs.OneStepFeatures, gs.OneStepRegressor, gs.OneStepClassifier])
+def test_after_a_fit_that_was_refused_there_is_none(kind):
+    """Names and number of the columns are known by then, which is not enough."""
+    X, model = np.eye(6), kind(20)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.fit(X, [0.0, 1.0, np.nan, 1.0, 0.0, 1.0])
+    asked = [lambda: model.transform(X)] if kind is gs.OneStepFeatures else [lambda: model.predict(X)]
+    asked += [lambda: model.diagnose(X, np.arange(6) % 2)] if hasattr(kind, "diagnose") else []
+    for ask in [*asked, lambda: model.weights_]:
+        with pytest.raises(NotFittedError):
+            ask()
+    model.fit(X, [0, 1, 0, 1, 0, 1])
+    asked[0]()

@@ -183,6 +183,28 @@ def test_refused_callables(bad):
         scalar_function(bad)
 
 
+@pytest.mark.parametrize(
+    "neighbours",
+    [
+        lambda x: x / np.abs(x).max(),
+        lambda x: np.tanh(x - x.mean()),
+        np.sort,
+        lambda x: np.exp(x) / np.sum(np.exp(x), axis=-1, keepdims=True),
+    ],
+)
+def test_refuses_functions_that_are_not_elementwise(neighbours):
+    with pytest.raises(InvalidInput, match="elementwise"):
+        scalar_function(neighbours)
+    with pytest.raises(InvalidInput, match=r"derivative.*elementwise"):
+        ScalarFunction.from_callable(np.tanh, derivative=neighbours)
+
+
+def test_refuses_functions_that_write_into_their_argument():
+    """The gradient would be taken at other pre-activations than the features."""
+    with pytest.raises(InvalidInput, match="leaves its argument as it is"):
+        scalar_function(lambda x: np.clip(x, 0, None, out=x))
+
+
 def test_refuses_infinite_kinks():
     with pytest.raises(InvalidInput):
         ScalarFunction.from_callable(np.tanh, kinks=(math.inf,))

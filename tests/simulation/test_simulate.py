@@ -126,6 +126,15 @@ def test_a_path_of_penalties_repeats_the_single_ones() -> None:
                 np.testing.assert_allclose(path[name][:, p], single[name], rtol=1e-7, err_msg=name)
 
 
+def test_penalties_and_seeds_come_from_arrays_of_any_library() -> None:
+    pandas = pytest.importorskip("pandas")
+    found = simulate(small(), pandas.Series([3, 4]), ridge=pandas.Series([0.1, 1.0]))
+    assert found.seeds == (3, 4)
+    assert found.ridge == (0.1, 1.0)
+    with pytest.raises(InvalidInput, match="ridge"):
+        simulate(small(), 2, ridge=pandas.DataFrame({"ridge": [0.1, 1.0]}))
+
+
 def test_problems_share_random_numbers_as_documented() -> None:
     """Same seed: the step does not depend on what comes after it, and noise levels share their noise."""
     base = simulate(small(), 2)

@@ -488,7 +488,8 @@ def spectrum(
 
     plots.check_plot_path(plot)
     if len(grid.problems) > 1:
-        raise InvalidInput(grid.axes[0].name, grid.axes[0].texts, "one value: a spectrum is of one problem")
+        axis = next(axis for axis in grid.axes if len(axis.values) > 1)
+        raise InvalidInput(axis.head, axis.texts, "one value: a spectrum is of one problem")
     found = spectrum(grid.problems[0], parse_seeds(seeds, 0), of=of)
     if plot is not None:
         plots.save(found.plot(), plot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from gradstep.cli import output
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _AXES = {"ridge": ("ridge", "lam"), "eta": ("eta", "eta_tilde", "c"), "damping": ("damping",)}
 #: Discretisation errors that are worth a word.
 _VISIBLE = 1e-6
+#: Seconds without a word about one problem.
+_QUIET = 2.0
 
 
 def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
@@ -33,15 +36,21 @@ def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
     names = [name.strip() for name in over.split(",")]
     for axis in grid.axes:
         if axis.name in [own for name in names for own in _AXES.get(name, ())]:
-            raise InvalidInput(axis.name, axis.texts, "one value, or none: it is tuned")
+            raise InvalidInput(axis.head, axis.texts, "one value, or none: it is tuned")
     within = {name: _bounds(name, text) for name, text in read_pairs(bounds, "bounds", "ridge=0.1:10").items()}
     total = len(grid.problems)
     tuned = []
     with output.progress("problems tuned") as report, naming_the_size(grid):
-        for done, problem in enumerate(grid.problems, 1):
-            tuned.append(tune(problem, over=names, bounds=within))
+        for done, problem in enumerate(grid.problems):
+            begun = monotonic()
+
+            def count(made: int, done: int = done, begun: float = begun) -> None:
+                if monotonic() - begun > _QUIET:
+                    report(done, total, f"problems tuned ({made} predictions for the next)")
+
+            tuned.append(tune(problem, over=names, bounds=within, progress=count))
             if total > 1:
-                report(done, total, "problems tuned")
+                report(done + 1, total, "problems tuned")
     return tuned
 
 

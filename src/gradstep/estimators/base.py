@@ -79,13 +79,16 @@ class OneStep(BaseEstimator):
 
     def __getattr__(self, name: str) -> Any:
         """Say of what only a fit has that there is none yet; properties that miss something come here, too."""
-        fitted = any(known.endswith("_") and not known.startswith("_") for known in vars(self))
-        if name.startswith("_") or not name.endswith("_") or fitted:
+        if name.startswith("_") or not name.endswith("_") or self.__sklearn_is_fitted__():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise NotFittedError(
             f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
             f"using {name!r}."
         )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether there is a first layer: a refused fit has left names of columns, and no more."""
+        return "_layer" in vars(self)
 
     def _threads(self, rows: int, width: int) -> AbstractContextManager[None]:
         """Let BLAS use one thread inside where tables of so many rows make small products only."""

@@ -24,7 +24,7 @@ _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 
 def check_dense(X: Any) -> None:
-    """Refuse a sparse matrix and a frame that is not in memory, and say why.
+    """Refuse a sparse matrix, a frame that is not in memory, and a table of Arrow, and say what to use.
 
     Raises `TypeError`.
     """
@@ -36,6 +36,8 @@ def check_dense(X: Any) -> None:
         )
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         raise TypeError("A lazy frame was passed for X, whose rows are read several times: use X.collect().")
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        raise TypeError("A table of Arrow was passed for X: use X.to_pandas(), or polars.from_arrow(X).")
 
 
 def check_names(X: Any) -> None:
@@ -78,17 +80,19 @@ def is_categorical(column: Any) -> bool:
     """Return whether a column of a data frame holds categories: text, or a categorical type.
 
     Numbers that are written as text are text, as they are for labels: otherwise the rows of the fit would decide.
-    Raises `ValueError` if it holds dates or durations, for which there is no obvious code, or lists.
+    Raises `ValueError` if it holds dates or durations, for which there is no obvious code, complex numbers, or lists.
     """
     if str(column.dtype).startswith(("category", "Categorical", "Enum")):
         return True
     values = np.asarray(column)
     kinds = _kinds(values)
+    if values.dtype.kind == "c" or any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
+        raise ValueError(f"Column {column.name!r} holds complex numbers; give their parts columns of their own.")
     if values.ndim > 1 or any(kind.__hash__ is None for kind in kinds):
         raise ValueError(f"Column {column.name!r} holds lists or records; give each of their parts a column.")
     refuse_dates(f"Column {column.name!r}", values)
     if values.dtype.kind != "O":
-        return values.dtype.kind not in "biufc"
+        return values.dtype.kind not in "biuf"
     return not all(hasattr(kind, "__float__") and not issubclass(kind, str | bytes) for kind in kinds)
 
 
@@ -102,7 +106,7 @@ def refuse_dates(name: str, values: NDArray[Any]) -> None:
 
 def _kinds(values: NDArray[Any]) -> set[type]:
     """Return the types of Python's objects among values."""
-    return {type(value) for value in values.flat if not _missing(value)} if values.dtype.kind == "O" else set()
+    return {type(value) for value in values.flat if not is_missing(value)} if values.dtype.kind == "O" else set()
 
 
 @dataclass(frozen=True)
@@ -179,13 +183,14 @@ def _objects(X: Any, names: tuple[str, ...]) -> NDArray[Any]:
 
 
 def _level(value: Any) -> str | None:
-    if _missing(value):
+    if is_missing(value):
         return None
     # Categories that are integers are floats in a table with gaps.
     return str(int(value) if isinstance(value, float | np.floating) and float(value).is_integer() else value)
 
 
-def _missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, NaN, or that of pandas, of which every comparison is one itself."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(value != value)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from gradstep.estimators.columns import refuse_dates
+from gradstep.estimators.columns import is_missing, refuse_dates
 
 __all__ = ["class_targets", "codes", "mistaken", "number_targets", "target_matrix"]
 
@@ -29,7 +29,7 @@ def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     labels = np.asarray(y)
     if labels.dtype.kind in "fc":
         assert_all_finite(y, input_name="y")
-    if labels.dtype.kind == "O" and any(label is None or label != label for label in labels.flat):
+    if labels.dtype.kind == "O" and any(map(is_missing, labels.flat)):
         raise ValueError("Input y contains missing labels.")
     check_classification_targets(y)
     encoder = LabelEncoder()

@@ -162,10 +162,12 @@ class ScalarFunction:
         Raises
         ------
         InvalidInput
-            If the callable does not return finite real values of the right shape, or is not square-integrable.
+            If the callable does not return finite real values of the right shape, is not elementwise, writes into its
+            argument, or is not square-integrable.
         """
         label = name or getattr(function, "__name__", None) or type(function).__name__
         _check_values(function, label)
+        _check_elementwise(function, label)
         declared = tuple(sorted({float(kink) for kink in kinks}))
         if not all(map(math.isfinite, declared)):
             raise InvalidInput("kinks", kinks, "finite numbers")
@@ -179,6 +181,7 @@ class ScalarFunction:
         slope = derivative if derivative is not None else _Difference(function, found)
         if derivative is not None:
             _check_values(derivative, f"derivative of {label}")
+            _check_elementwise(derivative, f"derivative of {label}")
         return cls(label, found, _numerical_parity(function), panels.pole_distance, function, slope)
 
 
@@ -237,6 +240,30 @@ def _check_values(function: Callable[[Any], Any], label: str) -> None:
         density = 2.0 * np.log(size) - 0.5 * _PROBE**2
     if np.max(size) > 1e6 and np.max(density[np.abs(_PROBE) >= 35.0]) > np.max(density) - 40.0:
         raise InvalidInput("function", label, "a function with E f(z)^2 finite for z ~ N(0, 1)")
+
+
+def _check_elementwise(function: Callable[[Any], Any], label: str) -> None:
+    """Refuse a function that changes its argument, or whose value at a place depends on what else is in the array."""
+    places = _PROBE[::-3].reshape(-1, 2)
+    given = places.copy()
+    with np.errstate(all="ignore"):
+        together = np.asarray(function(_PROBE.copy()), dtype=np.float64)[::-3].reshape(-1, 2)
+        try:
+            apart = np.asarray(function(given), dtype=np.float64)
+            alone = apart.shape == places.shape and np.all(np.abs(apart - together) <= _alike(together))
+        except Exception as error:
+            raise InvalidInput("function", label, f"an elementwise function (it raised {error!r})") from None
+    if not np.array_equal(given, places):
+        raise InvalidInput("function", label, "a function that leaves its argument as it is (it writes into it)")
+    if not alone:
+        allowed = "an elementwise function: its value at a number may depend on nothing else in the array"
+        raise InvalidInput("function", label, allowed)
+
+
+def _alike(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far two evaluations may differ: vectorised code rounds in other ways in arrays of other shapes."""
+    size = np.abs(values)
+    return np.asarray(1e-6 * size + 1e-9 * np.median(size))
 
 
 def _panels(function: Callable[[Any], Any], kinks: tuple[float, ...], label: str, shift: float = 0.0) -> Panels:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
-
-from gradstep.checks import integer, is_integer, is_real
+from gradstep.checks import integer, is_integer, is_real, plain_number
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
@@ -42,13 +40,18 @@ def chosen_seeds(seeds: int | Sequence[int], least: int = 1) -> tuple[int, ...]:
     allowed = f"an integer >= {least}, or distinct integers in [0, 2**32)"
     if is_integer(seeds):
         return tuple(range(integer("seeds", seeds, least, allowed=allowed)))
-    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Sequence, np.ndarray)) or np.ndim(seeds) != 1:
-        raise InvalidInput("seeds", seeds, allowed)
-    chosen = tuple(seeds)
+    chosen = _listed(seeds)
     valid = all(is_integer(s) and 0 <= s < 2**32 for s in chosen)
     if not chosen or not valid or len(set(chosen)) != len(chosen):
         raise InvalidInput("seeds", seeds, allowed)
     return tuple(int(s) for s in chosen)
+
+
+def _listed(values: Any) -> tuple[Any, ...]:
+    """Return the numbers of a sequence or of a one-dimensional array of any library, nothing of what is neither."""
+    if not isinstance(values, Sequence) and getattr(values, "ndim", None) != 1:
+        return ()
+    return () if isinstance(values, (str, bytes)) else tuple(map(plain_number, values))
 
 
 MOST_TEST_SAMPLES = 10**9
@@ -62,10 +65,9 @@ def count(name: str, value: Any, least: int = 0, most: int | None = None) -> int
 
 def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:
     """Return penalties of a fit, by default the problem's, and whether they were given as a sequence."""
-    given: Any = problem.ridge if ridge is None else ridge
+    given: Any = problem.ridge if ridge is None else plain_number(ridge)
     is_path = not is_real(given)
-    is_sequence = isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
-    penalties = tuple(given) if is_path and is_sequence and np.ndim(given) == 1 else () if is_path else (given,)
+    penalties = _listed(given) if is_path else (given,)
     if not penalties or not all(is_real(value) and 0 < value < math.inf for value in penalties):
         raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
     return tuple(float(value) for value in penalties), is_path

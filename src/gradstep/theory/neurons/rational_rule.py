@@ -198,7 +198,7 @@ def sparse_rules(
             found[law] = min(found[law], rule, key=lambda each: each[0])
     largest = max(error for error, *_ in found)
     if not largest <= _LOST:
-        advice = "Take more samples in the step."
+        advice = "Take more samples in the step. Eigenvalues of the inputs that are almost zero may be made zero."
         raise NotConverged("the rule for the law of the step's samples", largest, _LOST, advice)
     return [(nodes, overlap) for _, nodes, overlap in found]
 

@@ -40,10 +40,10 @@ def both(features, targets, monkeypatch, **options):
 @pytest.mark.parametrize(
     ("kind", "most"),
     [
-        pytest.param("random features", 30, marks=pytest.mark.statistical),
-        pytest.param("after a step", 50, marks=pytest.mark.statistical),
-        pytest.param("heavy tails", 64, marks=pytest.mark.statistical),
-        ("weighted", 50),
+        pytest.param("random features", 12, marks=pytest.mark.statistical),
+        pytest.param("after a step", 24, marks=pytest.mark.statistical),
+        pytest.param("heavy tails", 43, marks=pytest.mark.statistical),
+        ("weighted", 16),
     ],
 )
 def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):

@@ -600,8 +600,8 @@ def levels(lowest: float, count: int) -> Array:
 def vectors_rule(law: LawAtPoints, *, joint: bool, others: Others | None = None) -> Computation[tuple[Array, Array]]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
-    They are resolved together with `joint`, as in `resolved_law`. Others, as in
-    `gradstep.theory.neurons.rational_rule.sparse_rule`, are those of vectors that are resolved together.
+    If `joint` is true these are resolved together, as in `resolved_law`. Only then may there be `others`, as in
+    `gradstep.theory.neurons.rational_rule.sparse_rule`.
     """
     if joint:
         finer = 1.0 if others is None else _FINER
@@ -633,8 +633,6 @@ def two_readouts(step: StepStatistics, readout: Readout) -> TwoReadouts | None:
 
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:
     """Return the variances of the rows of each group at the nodes of rules of a mean law, and of their vectors.
-
-    They are in the units of `mean_law`.
 
     They are in the units of `mean_law`, and have shape (groups, classes) at the nodes and (groups, special) of the
     vectors.

@@ -87,11 +87,11 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
     """Let a function keep its results for the same arguments to come; the least recently used are forgotten first.
 
     Unlike `functools.lru_cache` it bounds their memory, not their number: results may differ a thousandfold in size.
-    And it is of many results that may have work in common: it yields those for some sets of arguments, in any order.
+    And it is for functions of a sequence of sets of hashable arguments, whose results may have work in common. Such a
+    function yields each set with its result, in any order.
 
     All results kept may take `most` bytes together; a larger result is returned and not kept. The bytes that a result
-    takes are what `size` returns. The decorator is for functions of a sequence of sets of hashable arguments, which
-    yield these with their results.
+    takes are what `size` returns.
     """
     return lambda function: Remembered(function, most, size)
 

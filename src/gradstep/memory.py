@@ -99,7 +99,7 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
 def check_fits(width: int, needed: float, sizes: str, available: float | None = None) -> None:
     """Refuse a width for which the largest arrays do not fit in memory together.
 
-    The arrays need so many bytes, of those available: by default those of the machine. `sizes` says in words what the
+    The arrays need `needed` bytes of those `available`, by default those of the machine. `sizes` says in words what the
     memory is for. Raises `InvalidInput`.
     """
     available = _of_machine() if available is None else available

@@ -99,8 +99,8 @@ def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array,
     """Compute ``E sigma(u_i) sigma(u_j)``, in closed form where one is known.
 
     The first layer, shape (N, d), is in double precision. The general method conditions on the direction, a unit
-    vector; closed forms do not use it. The spectral norm of the error is at most `tolerance`, which is raised to what
-    rounding allows if it is below that.
+    vector of shape (d,); closed forms do not use it. The accepted spectral norm of the error is `tolerance`, which is
+    raised to what rounding allows if it is below that.
     """
     variances = array_namespace(weights).sum(weights * weights, axis=1)
     second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)

@@ -92,7 +92,7 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
 def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
     """Return the residual of each entry of a response over what is allowed, shape (batch, nodes + groups).
 
-    The right-hand sides and the solution have shape (batch, nodes + groups).
+    `sources` are the right-hand sides and `changes` the solution, of the same shape.
     """
     residual = np.abs(np.matvec(near.matrix, changes) - sources)
     rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)

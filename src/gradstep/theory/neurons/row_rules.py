@@ -349,7 +349,7 @@ class DiagonalBounds(NamedTuple):
         These diagonals are not those of single eigenvectors, because ``x^T C f(A) x`` has products of different
         eigenvectors too. Only the diagonal of C has bounds here, the eigenvalues of C.
 
-        The nodes have these weights in the means, and the diagonals have shape (2, nodes).
+        The nodes have the weights `weight`, shape (nodes,), in the means, and the diagonals have shape (2, nodes).
         """
         plain, stretched = diagonals
         least, most = np.full_like(plain, self.least), np.full_like(plain, self.most)
@@ -358,7 +358,8 @@ class DiagonalBounds(NamedTuple):
     def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals of directions that have the same means and are within their bounds.
 
-        The eigenvalues are `nodes`, with these weights in the means, and the diagonals have shape (2, nodes).
+        The eigenvalues are `nodes`, with the weights `weight` in the means, both of shape (nodes,), and the diagonals
+        have shape (2, nodes).
 
         Docs, "Correlated inputs", equation (C7g).
         """

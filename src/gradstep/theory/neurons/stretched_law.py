@@ -738,7 +738,8 @@ def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -
 def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
     """Return sums of ``X E X`` over the classes, with weights, shape (points, matrices, 2, 2).
 
-    The symmetric matrices X have shape (points, classes, 2, 2), and E has shape (points, matrices, 2, 2).
+    The symmetric matrices X are `outer`, shape (points, classes, 2, 2), and `inner`, shape (points, matrices, 2, 2),
+    are the matrices E.
     """
     whole = outer[:, None] @ inner[:, :, None] @ outer[:, None]
     return np.asarray(np.einsum("zmcij,c->zmij", whole, weight))

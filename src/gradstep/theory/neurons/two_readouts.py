@@ -296,9 +296,9 @@ def _axes(
 ) -> tuple[Array, Array, Array]:
     """Return the axes at each eigenvalue: eigenvalues, components of the vectors and of others.
 
-    The mean of the resolvent over the vectors is `alike`, with the derivative `change`. The nodes are eigenvalues of
-    the mean, and `root` are the roots of their shares in the mean over the vectors; the rest is as in
-    `directions_of_vectors`.
+    The mean of the resolvent over the vectors is `alike`, with the derivative `change`, both of shape (points,).
+    `nodes` are eigenvalues of the mean, and `root` the roots of their shares in the mean over the vectors, both of
+    shape (nodes,); the rest is as in `directions_of_vectors`.
 
     Docs, "Correlated inputs", equation (C7i).
     """

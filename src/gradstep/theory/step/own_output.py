@@ -276,8 +276,8 @@ def given_own_output(
     rows along the readout. It is the given one where the initial output is small. What the step adds to the directions
     off the spike is left as it is along the gradient.
 
-    The direction is the common part of the rows or not, as `along_common` says, by default where that is the better
-    way.
+    The direction is the common part of the rows or not, as `along_common` says. By default it is where that is the
+    better way, but not on correlated inputs or after a damped step.
     """
     if problem.output_scale == "1/N":
         return step

@@ -240,7 +240,8 @@ class WeightedSamples:
     def _sums(self, m: Complex, powers: Array) -> Complex:
         """Return sums over the nodes of ``1 / (1 + phi0 m omega)`` and minus its derivative in m, times weights.
 
-        The weights are `_powers`, shape (nodes, 4 columns), and the sums have shape (2, points, columns).
+        The weights are `powers`, shape (nodes, 4 columns), from `_powers`, and the sums have shape
+        (2, points, columns).
         """
         sums = _sums(self.ratio * m, self.weight, powers)
         sums[1] *= np.reshape(self.ratio, (-1, 1))
@@ -451,7 +452,7 @@ def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
 
     A reciprocal is the complex conjugate over the squared size: sums of real numbers are all that the nodes take.
 
-    The weights are `_powers`, shape (nodes, 4 columns), and the sums have shape (2, points, columns).
+    The weights are `powers`, shape (nodes, 4 columns), from `_powers`, and the sums have shape (2, points, columns).
     """
     columns = powers.shape[1] // 4
     plain, squared = np.empty((len(m), 2 * columns)), np.empty((len(m), 3 * columns))

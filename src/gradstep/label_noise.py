@@ -24,9 +24,9 @@ def with_label_noise(
     """Return a quantity of a prediction or of networks, with label noise in both errors or in neither.
 
     What is no error is as it was. `value_of` returns a quantity by its name, for instance an array with a value for
-    each network. The noise is in ``"both"`` errors or in ``"neither"``, and None is for the quantity as it is. With the
-    noise the test error is that of predicting a noisy label. Without it the training error is
-    `noiseless_training_error`.
+    each network. `label_noise` says whether the noise is in ``"both"`` errors or in ``"neither"``, and None is for the
+    quantity as it is. With the noise the test error is that of predicting a noisy label. Without it the training error
+    is `noiseless_training_error`.
     """
     value = value_of(quantity)
     if quantity == "test_error" and label_noise == "both":

@@ -56,8 +56,8 @@ class Labels:
     def draw(self, u: Any, normals: Any) -> Any:
         """Return labels.
 
-        The teacher's input, shape (rows,) or (rows, k), is of any array library if the labels are real, of NumPy if
-        they are classes. The independent standard normals have shape (rows,).
+        The teacher's input `u`, shape (rows,) or (rows, k), is of any array library if the labels are real, of NumPy if
+        they are classes. The independent standard normals and the labels have shape (rows,).
         """
         mean = self.mean(u)
         return np.where(2 * ndtr(normals) < 1 + mean, 1.0, -1.0) if self.binary else mean + self.noise * normals

@@ -87,11 +87,11 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
     """Let a function keep its results for the same arguments to come; the least recently used are forgotten first.
 
     Unlike `functools.lru_cache` it bounds their memory, not their number: results may differ a thousandfold in size.
-    And it is of many results that may have work in common: it yields those for some sets of arguments, in any order.
+    And it is for functions of a sequence of sets of hashable arguments, whose results may have work in common. Such a
+    function yields each set with its result, in any order.
 
     All results kept may take `most` bytes together; a larger result is returned and not kept. The bytes that a result
-    takes are what `size` returns. The decorator is for functions of a sequence of sets of hashable arguments, which
-    yield these with their results.
+    takes are what `size` returns.
     """
     return lambda function: Remembered(function, most, size)
 
@@ -99,7 +99,7 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
 def check_fits(width: int, needed: float, sizes: str, available: float | None = None) -> None:
     """Refuse a width for which the largest arrays do not fit in memory together.
 
-    The arrays need so many bytes, of those available: by default those of the machine. `sizes` says in words what the
+    The arrays need `needed` bytes of those `available`, by default those of the machine. `sizes` says in words what the
     memory is for. Raises `InvalidInput`.
     """
     available = _of_machine() if available is None else available

@@ -51,7 +51,7 @@ _POWERS = (
 def values_of(name: str, given: object) -> tuple[Any, ...]:
     """Return the values of a parameter: of text the list or the range that it says, of a list what is in it.
 
-    What is given is one value, an iterable of values, or text: values between commas, each a value or a range. A range
+    `given` is one value, an iterable of values, or text: values between commas, each a value or a range. A range
     is ``"500:4000:12"`` (12 values, evenly spaced, both ends included) or ``"1e-4:1e2:log7"`` (7 values, evenly spaced
     in the logarithm). Sizes and penalties may be multiples of the dimension (``"0.5d:4d:8"``), step sizes powers of the
     width (``"0,1,N^0.5"``, ``"N^0:0.5:11"``). Activations and teachers are names or formulas between commas.

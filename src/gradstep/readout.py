@@ -12,10 +12,10 @@ __all__ = ["readout_polynomials"]
 
 
 def readout_polynomials(law: Readout, values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
-    """Return the polynomials that are orthonormal under the readout's law.
+    """Return the polynomials up to a degree that are orthonormal under the readout's law, shape (degrees, k).
 
-    Of a Gaussian law these are Hermite polynomials. For a vocabulary the values, shape (k,), are its own, and there are
-    at most as many polynomials. They have shape (degrees, k).
+    They are evaluated at `values`, shape (k,). Of a Gaussian law they are Hermite polynomials. Of a vocabulary the
+    values are its own, and there are at most as many polynomials as values.
     """
     if law.kind == "gaussian":
         return np.asarray(hermite_values(values, degree))

@@ -78,8 +78,8 @@ def _use(library: Any, number: int) -> bool:
 def threads_for_products(rows: int, inputs: int, width: int) -> AbstractContextManager[None]:
     """Let BLAS use one thread inside where the products of a network are small, and leave it its threads otherwise.
 
-    The largest number of samples in one product is `rows`: inputs (rows, d) meet weights (d, N), and features (rows, N)
-    each other.
+    The largest number of samples in one product is `rows`, `inputs` is their dimension ``d``, and `width` is ``N``:
+    inputs (rows, d) meet weights (d, N), and features (rows, N) each other.
     """
     largest = rows * width * max(inputs, min(rows, width))
     return one_thread() if largest < _PRODUCT else nullcontext()

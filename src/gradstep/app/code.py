@@ -75,9 +75,19 @@ def code_of(
 ) -> str:
     """Return a script that draws what the page draws.
 
-    The settings are in the page's form, valid, and `active` is the place of the one at hand, which decides what the
-    curves are compared with. The scale of the axis is None for its own. The noise is in ``"neither"`` of the errors or
-    in ``"both"``. The script draws as many networks as `points` has.
+    Parameters
+    ----------
+    settings : sequence of mapping
+        In the page's form, valid.
+    axis : Axis
+    scale : {"linear", "log", None}
+        Of the axis; None for the axis' own.
+    active : int
+        Place of the setting at hand, which decides what the curves are compared with.
+    noise : {"neither", "both"}
+        Which errors have the label noise.
+    points : Points
+        The script draws as many networks.
     """
     label, scale = AXES[axis.name]["label"], scale or AXES[axis.name]["scale"]
     # What varies in more than one place, or not alike in all settings, is the argument of a function.

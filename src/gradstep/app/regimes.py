@@ -60,14 +60,14 @@ class Regime:
 class _Step:
     """Numbers that say what the step does to the first layer."""
 
-    strength: float  # Norm of what it adds to all neurons in common.
-    common: float  # By how much that moves a neuron, in units of its length (root mean square over neurons).
-    moved: float  # The same for all that it adds.
+    strength: float  # Norm of what the step adds to all neurons in common.
+    common: float  # By how much the common part moves a neuron, in units of its length (root mean square over neurons).
+    moved: float  # By how much all that the step adds moves a neuron, in the same units.
     alignment: float  # Overlap of the common direction with the teacher, without its sign.
-    # Nonlinear shares of the variance of the learned function of the projection on that direction, and of the
-    # teacher's. The first is None where the function hardly varies, or is not known.
+    # Nonlinear share of the variance of the learned function of the projection on the common direction; None where the
+    # function hardly varies, or is not known.
     learned: float | None
-    taught: float | None
+    taught: float | None  # Nonlinear share of the teacher's variance.
 
 
 def without_step(problem: Problem) -> Prediction | None:

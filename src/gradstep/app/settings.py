@@ -139,8 +139,8 @@ class Axis:
 def problem_of(setting: Mapping[str, Any]) -> Problem:
     """Build a problem from the page's form of it.
 
-    It has the fields of `Problem`, with these forms: ``width``, ``n`` and ``n_step`` are ``{"per_d": ratio}`` or whole
-    numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
+    A setting has the fields of `Problem`, with these forms: ``width``, ``n`` and ``n_step`` are ``{"per_d": ratio}`` or
+    whole numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
     ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
     number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
     ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is checked
@@ -192,7 +192,7 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
 def inputs_of(given: Any, d: float) -> Any:
     """Return the law of the inputs in a form of `Problem`, at the setting's dimension.
 
-    The dimension is infinite in the limit. What is given is ``{"exponent", "teacher"}``, eigenvalues that fall as a
+    The dimension `d` is infinite in the limit. `given` is ``{"exponent", "teacher"}``, eigenvalues that fall as a
     power of their rank; ``{"strength", "teacher"}``, one direction of which the variance is ``1 + strength`` times that
     of the others; or what a problem has. The ``teacher`` is a word of `TEACHERS`. Raises `InvalidInput` on numbers and
     words out of range, and laws that no limit has.

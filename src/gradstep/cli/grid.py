@@ -83,9 +83,9 @@ def read_pairs(pairs: Sequence[str], field: str = "set", example: str = "psi1=4"
 def build_grid(given: Mapping[str, Any]) -> Grid:
     """Build the problems at every combination of the values given.
 
-    What is given are parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the
-    canonical convention `DEFAULTS` fill what is missing. Raises `InvalidInput` naming the parameter, its value and what
-    is allowed; also if there are more than `MOST_PROBLEMS` problems.
+    `given` has parameters of `Problem.from_dict`, where text stands for numbers, lists and ranges. In the canonical
+    convention `DEFAULTS` fill what is missing. Raises `InvalidInput` naming the parameter, its value and what is
+    allowed; also if there are more than `MOST_PROBLEMS` problems.
     """
     from gradstep.grid import Axis, Grid
     from gradstep.problem import Problem

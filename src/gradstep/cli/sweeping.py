@@ -37,10 +37,10 @@ _WINDOW = 60.0
 def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     """Read a settings file.
 
-    It is TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a list of
-    values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``. Options
-    of the command line are `changes` that take the place of the file's ``[run]``. Raises `InvalidInput` on a file that
-    cannot be read, unknown tables or keys, and as `gradstep.sweeps.design_of` does.
+    The file is TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a
+    list of values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``.
+    `changes` are options of the command line that take the place of the file's ``[run]``. Raises `InvalidInput` on a
+    file that cannot be read, unknown tables or keys, and as `gradstep.sweeps.design_of` does.
     """
     from gradstep.sweeps import design_of
 

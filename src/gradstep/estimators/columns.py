@@ -67,8 +67,8 @@ def check_frame(X: Any) -> None:
 def check_numbers(X: Any, numbers: Sequence[str] | None) -> None:
     """Refuse a data frame with text or categories where the fit had numbers, and name the column.
 
-    Nothing is checked if `X` is no data frame. Those of its columns are checked that held numbers in the fit: the named
-    ones, by default all. Raises `ValueError`.
+    Nothing is checked if `X` is no data frame. `numbers` are the names of the columns that held numbers in the fit, by
+    default all; those that `X` lacks are not checked. Raises `ValueError`.
     """
     columns = getattr(X, "columns", ())
     for name in columns if numbers is None else numbers:

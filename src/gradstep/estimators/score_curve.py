@@ -189,7 +189,7 @@ class ScoreCurve(Summarised):
         """Return by how much R^2 is higher than that of another model of the same table, with the rows there are.
 
         Both are left-out errors of the same rows, each at its best penalty; the standard error is that of their
-        difference, row by row. Raises `InvalidInput` if it is about other rows.
+        difference, row by row. Raises `InvalidInput` if `over` is about other rows.
         """
         if len(over.squares) != len(self.squares) or not np.array_equal(over.weights, self.weights):
             raise InvalidInput("over", f"{len(over.squares)} rows", f"the curve of the same {len(self.squares)} rows")

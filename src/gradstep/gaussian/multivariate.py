@@ -91,7 +91,7 @@ def function_of(
 ) -> ScalarFunction | MultivariateFunction:
     """Return the function of one or several variables that is described by a name, a formula or a callable.
 
-    A formula is one in ``x1``, ..., ``x4``, such as ``"x1*x2 + tanh(x1)"``, or whatever `scalar_function` takes. A
+    `spec` is a formula in ``x1``, ..., ``x4``, such as ``"x1*x2 + tanh(x1)"``, or whatever `scalar_function` takes. A
     formula in ``x1`` alone is a function of one variable. Raises `InvalidInput` as `scalar_function` does.
     """
     if isinstance(spec, MultivariateFunction):

@@ -152,8 +152,8 @@ def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -
 def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike, order: int) -> Array:
     """Return E f(mean + scale z) h_k(z) for k = 0..order, h_k the orthonormal probabilists' Hermite polynomials.
 
-    Means and scales are as in `smoothed`, and the order is the first axis. Raises `InvalidInput` as `smoothed` does,
-    and if `order` is negative.
+    Means and scales are as in `smoothed`, and the averages have the shape ``(order + 1, *broadcast shape)``. Raises
+    `InvalidInput` as `smoothed` does, and if `order` is negative.
     """
     m, s, shape = _arguments(mean, scale)
     integer("order", order, 0)

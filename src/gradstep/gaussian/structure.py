@@ -45,7 +45,7 @@ def growth(expression: Expression) -> float | None:
 
 
 def _order(expression: Expression, kind: Literal["degree", "growth"]) -> float | None:
-    """Return the degree or the growth, which elementary functions have as fields."""
+    """Return the degree or the growth of an expression, None where it has none: a field of elementary functions."""
     match expression:
         case Constant():
             return 0.0

@@ -80,9 +80,10 @@ class DiagonalResolvent:
         return rounded_product(self.pool.shares, moment * self._ratio)
 
     def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, G) for each other row m, (M, G).
+        """Return for each row m the sum over the other rows k of ``(phi_m^T R phi_k)^2`` times values (M, G), (M, G).
 
-        If it is not to be that of a `symmetric` matrix, a row's own term is the better one, see `own`.
+        A row's own term is left out: the plain one if the sums are to be those of a `symmetric` matrix, and otherwise
+        the better one of `own`.
         """
         every = self.quadratic(self.moment(values) if moment is None else moment)
         return every - self.bare_leverage**2 * (values if symmetric else self.own(values))

@@ -73,7 +73,9 @@ class WeightedFit:
 
     ratio: Any  #: Number of samples over rows of the pool, n / M; of G fits shape (G,).
     weights: Array  #: Shape (M,) or (M, G).
-    resolvent: Any  #: Of the fit with these weights; the second with weights (M, 1), the third for G fits.
+    #: That of the fit with these weights: a `Resolvent`, a `RoundedResolvent` for weights (M, 1), or a
+    #: `DiagonalResolvent` for G fits.
+    resolvent: Any
 
     def columns(self, values: Array) -> Array:
         """Return values of the pool, with a last axis of length one if this fit has columns."""
@@ -220,8 +222,8 @@ class WeightedFit:
     def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
 
-        With better remainders than those of this fit, it lends the matrix of the step only. Raises `NotDefinite` if the
-        matrix of that step is not positive definite, which only happens for n > M or by rounding.
+        If better remainders than those of this fit are given, the fit lends no more than the matrix of the step. Raises
+        `NotDefinite` if that matrix is not positive definite, which only happens for n > M or by rounding.
         """
         xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
         gradient = self.ratio - share * w / (1 - w) - 1 + (rest if remainder is None else remainder)
@@ -362,10 +364,9 @@ class RowErrors:
     """Errors on each row of the pool of fits to n other rows."""
 
     fit: WeightedFit
-    #: Of the weighted fit without the row; multiplied by the root of the row's sample weight, shape (M, K).
+    #: Shape (M, K): residuals of the weighted fit without the row, times the root of the row's sample weight.
     residuals: Array
-    #: Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight, shape
-    #: (M,).
+    #: Shape (M,): expected squared error of fits to n other rows, summed over outputs, times the row's sample weight.
     squares: Array
 
     @cached_property
@@ -377,7 +378,7 @@ class RowErrors:
 
     @cached_property
     def variation(self) -> tuple[Summed, Array]:
-        """The sum by which fits to n rows vary more than the fit to the pool; its form without the own term, (M,)."""
+        """The sum by which fits to n rows vary more than that to the pool; its form without a row's own term, (M,)."""
         varied = self.fit.resolvent.summed(self.fit.missing * self.squares * self.fit.weights**2)
         return varied, self.fit.resolvent.others(*varied)
 

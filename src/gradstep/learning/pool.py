@@ -28,11 +28,11 @@ _EPSILON = float(np.finfo(np.float64).eps)
 class Pool:
     """M rows in the eigenbasis of their Gram matrix: a ridge fit does not notice a rotation of its features."""
 
-    #: Features in that basis, of which r vary; multiplied by the root of the row's sample weight, shape (M, r).
+    #: Shape (M, r): features in that basis, of which r vary, times the root of the row's sample weight.
     features: Array
-    targets: Array  #: Multiplied by the same, shape (M, K).
-    mass: Array  #: Sample weights; one without them, shape (M,).
-    eigenvalues: Array  #: Of the Gram matrix, all positive, shape (r,).
+    targets: Array  #: Targets times the same root, shape (M, K).
+    mass: Array  #: Sample weights, all one where none are given, shape (M,).
+    eigenvalues: Array  #: Eigenvalues of the Gram matrix, all positive, shape (r,).
 
     @property
     def rows(self) -> int:
@@ -61,7 +61,7 @@ class Pool:
         return np.lexsort((*to_host(self.targets).T, number))
 
     def probes(self, most: int = 64) -> Array:
-        """Return the places of rows that stand for all, wherever these lie in the table: at most so many."""
+        """Return the places of at most `most` rows that stand for all, wherever these lie in the table."""
         chosen = self.order[:: -(-self.rows // most)].copy()
         return self.xp.asarray(chosen, device=device(self.features))
 

@@ -131,7 +131,7 @@ class Resolvent:
         return xp.concat([xp.sum((psi[part, :] @ moment) * psi[part, :], axis=1) for part in self.pool.blocks()])
 
     def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each other row m, shape (M,).
+        """Return for each row m the sum over the other rows k of ``(phi_m^T R phi_k)^2`` times values (M,), shape (M,).
 
         The moment is that of these values, where it is known. The sums are always those of a symmetric matrix.
         """

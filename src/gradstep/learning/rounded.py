@@ -81,7 +81,7 @@ class SingleResolvent(Resolvent):
         return inverse @ inverse.T
 
     def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each other row m, shape (M,)."""
+        """Return for each row m the sum over the other rows k of ``(phi_m^T R phi_k)^2`` times values (M,), (M,)."""
         return self._columns.others(values[:, None], moment)[:, 0]
 
     @cached_property
@@ -153,7 +153,7 @@ class RoundedResolvent:
 
     @cached_property
     def _pairs(self) -> Array:
-        """Their squares, and zeros on the diagonal, shape (M, M)."""
+        """Squares of `_correlations`, and zeros on the diagonal, shape (M, M)."""
         return squares_of_others(self._correlations)
 
     @cached_property
@@ -225,7 +225,7 @@ class RoundedResolvent:
         return self.restored(xp.stack(columns, axis=1), size)
 
     def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, C) for each other row m, (M, C)."""
+        """Return for each row m the sum over the other rows k of ``(phi_m^T R phi_k)^2`` times values, both (M, C)."""
         if holds_pairs(self.pool):
             return self._columns_of(self._pairs, values)
         moment = self.moment(values) if moment is None else moment

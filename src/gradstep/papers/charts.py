@@ -59,9 +59,10 @@ def charts(
 ) -> Outcome:
     """Draw curves, one panel for each quantity, and compare every measurement on them with the theory at its place.
 
-    Lines are drawn on the grid. The measured places are added to it, so that they have the compared values. Each
-    quantity that is drawn has its panel, without its curves. The quantities that are compared have names in the
-    results, and words for how these are written, by default those that are drawn, as written at the vertical axis.
+    Lines are drawn on the grid. The measured places are added to it, so that the lines have the compared values.
+    `panels` has for each quantity that is drawn its panel, without its curves. `quantities` has for each quantity that
+    is compared, by its name in the results, how it is written; by default these are the quantities that are drawn, as
+    written at the vertical axis.
     """
     written = quantities or {name: panel.y_label for name, panel in panels.items()}
     lines: dict[str, list[Line]] = {name: [] for name in panels}

@@ -39,8 +39,8 @@ class Judged(Overlay):
     def at(cls, theory: float, values: ArrayLike, **place: Any) -> Self:
         """Lay a predicted value over measurements on several networks.
 
-        There is one measurement for each network. If one of them is nan, so is the mean, and the comparison fails. The
-        place is the attributes, of which curve and place have no default.
+        There is one measurement for each network. If one of them is nan, so is the mean, and the comparison fails.
+        `place` has the attributes of `Judged`, of which curve and place have no default.
         """
         mean, error, count = mean_and_error(values)
         mean = mean if count == np.size(values) else math.nan

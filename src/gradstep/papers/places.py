@@ -108,7 +108,8 @@ def sizes_at(d: int, per_d: Settings) -> dict[str, Any]:
 def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple[int, ...]:
     """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
 
-    The place is on the horizontal axis, and its text counts. The preset says how many there are: ``seeds``.
+    `name` is the figure and `label` the curve. `place` is on the horizontal axis, and its text counts. The preset says
+    how many seeds there are: ``seeds``.
     """
     # The z-scores of points that share their seeds are correlated, so that their spread would have no meaning.
     words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")

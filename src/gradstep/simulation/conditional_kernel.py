@@ -65,8 +65,9 @@ def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Ar
 
     The first layer, shape (N, d), is in double precision. The direction, shape (d,), is the unit vector to condition
     on. Any gives the right answer; the one along which the neurons are most correlated gives it with the fewest orders.
-    The spectral norm of the error is at most `tolerance`, absolute. Raises `NotConverged` if `MAX_ORDER` orders do not
-    reach the tolerance: neurons that stay strongly correlated (small ``d``) with an activation that is not smooth.
+    The orders that are left out have a spectral norm of at most `tolerance`, absolute, and the compression of the
+    others adds a tenth of it to the bound on the error. Raises `NotConverged` if `MAX_ORDER` orders do not reach the
+    tolerance: neurons that stay strongly correlated (small ``d``) with an activation that is not smooth.
     """
     xp = array_namespace(weights)
     along = weights @ direction

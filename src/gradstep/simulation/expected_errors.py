@@ -121,11 +121,21 @@ def expected_errors(
 ) -> LearningCurve:
     """Return the expected errors of ridge fits for all sizes and penalties.
 
-    The sizes, shape (A,), are numbers of training rows, and the penalties have shape (B,). The standard error that is
-    aimed at, over the test error, is `tolerance`; `pool` is a number of rows of all pools together in place of as many
-    as it needs. ``progress(done, total)`` is called after each pool, and the total is an estimate.
-
     Test errors are without the noise of the new row, training errors with that of the labels.
+
+    Parameters
+    ----------
+    population : Population
+    sizes : ndarray of int, shape (A,)
+        Numbers of training rows.
+    ridges : ndarray, shape (B,)
+        Penalties.
+    tolerance : float
+        Standard error that is aimed at, over the test error.
+    pool : int, optional
+        Rows of all pools together, in place of as many as the tolerance needs.
+    progress : callable, optional
+        Called as ``progress(done, total)`` after each pool; the total is an estimate.
     """
     rows = max(int(sizes.max()), _ROWS_PER_FEATURE * population.width, _FEWEST_ROWS)
     least, most = _FEWEST_POOLS, _MOST_POOLS

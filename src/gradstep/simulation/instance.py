@@ -28,8 +28,8 @@ def weight_blocks(
 ) -> Iterator[NDArray[np.float64]]:
     """Draw the first layer, some neurons at a time.
 
-    Rows, each a neuron, are ``N(0, I_d / d)``, or on the ``"sphere"`` the same rows divided by their norms. They come
-    in blocks of shape (rows, d), and `drawing` is the way in which they are drawn.
+    Rows, each a neuron, are ``N(0, I_d / d)``, or with the law ``"sphere"`` the same rows divided by their norms. They
+    come in blocks of shape (rows, d), and `drawing` is the way in which they are drawn.
     """
     for normals in normal_blocks(seed, Purpose.WEIGHTS, width, d, drawing=drawing):
         normals /= np.linalg.norm(normals, axis=1, keepdims=True) if law == "sphere" else math.sqrt(d)

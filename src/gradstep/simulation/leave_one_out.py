@@ -161,7 +161,7 @@ def left_out(
 ) -> Iterator[tuple[NDArray[np.intp], Host]]:
     """Yield places of rows with the outputs for them of fits to all other rows, shape (rows, k, P).
 
-    What is given is as for `leave_one_out`.
+    The arguments are as for `leave_one_out`.
     """
     inverse = 1 / (ridge.eigenvalues[:, None] + penalties)
     for features, index in blocks():
@@ -180,8 +180,9 @@ def left_out_directly(features: Host, copies: Copies, scored: NDArray[np.bool_],
 
     Each penalty takes a Cholesky factor of its own.
 
-    The features have shape (n, N), and copies have weights, which are positive, and targets. The outputs have shape
-    (rows, k, P). There are none where that would be more work or less accurate.
+    The features have shape (n, N), and all weights of the copies are positive. `scored`, shape (n,), says of each row
+    whether its outputs are wanted. The outputs have shape (rows, k, P). The function returns None where it would be
+    more work or less accurate.
     """
     if len(penalties) > _FEW:
         return None

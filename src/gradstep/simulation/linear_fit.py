@@ -33,8 +33,9 @@ def fit_lines(features: Array, labels: Array, loss: Loss, penalty: Penalty, stre
     A convex function of straight lines is its first line plus, for every kink k, the jump of its slope times
     :math:`\max(u-k,0)`. A variable above both stands for each of these maxima.
 
-    The weights come with the relative difference between the minimum and the maximum of the dual program, none at the
-    solution. Raises `NotConverged` if the program is not solved.
+    The features have shape (n, N), the labels (n,), and :math:`s` is the strength. The weights, shape (N,), come with
+    the relative difference between the minimum and the maximum of the dual program, none at the solution. Raises
+    `NotConverged` if the program is not solved.
     """
     from scipy import sparse  # here: few fits need it
     from scipy.optimize import linprog

@@ -62,10 +62,23 @@ def population_risk(
 ) -> PopulationRisk:
     """Compute the test error of each readout.
 
-    The first layer, shape (N, d), is in double precision, and each column of the readouts, shape (N, P), is a fitted
-    one. The directions are unit vectors: ``beta*``, and the one the general kernel conditions on. The error of the test
-    error, relative to ``E f*^2``, is at most `tolerance`. Raises `NotConverged` if the general kernel cannot reach the
-    tolerance.
+    Parameters
+    ----------
+    activation, teacher : ScalarFunction
+        ``sigma`` and ``f*``.
+    weights : array, shape (N, d)
+        First layer, double precision.
+    teacher_direction, spike_direction : array, shape (d,)
+        Unit vectors: ``beta*``, and the direction the general kernel conditions on.
+    readouts : array, shape (N, P)
+        One fitted readout a column.
+    tolerance : float
+        Accepted error of the test error, relative to ``E f*^2``.
+
+    Raises
+    ------
+    NotConverged
+        If the general kernel cannot reach the tolerance.
     """
     xp = array_namespace(weights)
     scale = float(moments(teacher).second_moment)
@@ -86,8 +99,8 @@ def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array,
     """Compute ``E sigma(u_i) sigma(u_j)``, in closed form where one is known.
 
     The first layer, shape (N, d), is in double precision. The general method conditions on the direction, a unit
-    vector; closed forms do not use it. The spectral norm of the error is at most `tolerance`, which is raised to what
-    rounding allows if it is below that.
+    vector of shape (d,); closed forms do not use it. The accepted spectral norm of the error is `tolerance`, which is
+    raised to what rounding allows if it is below that.
     """
     variances = array_namespace(weights).sum(weights * weights, axis=1)
     second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)

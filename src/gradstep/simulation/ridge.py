@@ -151,9 +151,10 @@ def factorise(
 ) -> Ridge:
     r"""Factorise :math:`\min_{b,b_0}\sum_\mu\omega_\mu|y_\mu-b_0-b^\top F_\mu|^2+\Lambda|b|^2`.
 
-    A pass over the features of all rows of the fit is `blocks`. These may be overwritten. Products are formed in their
-    precision and added up in double. The targets have shape (n, k) and the weights (n,). Without an `intercept`
-    :math:`b_0` is zero. Raises `OutOfRange` if the features are too large, infinite or not numbers.
+    `blocks` is a pass over the features of all rows of the fit, which may be overwritten. Products are formed in the
+    precision of the features and added up in double. The targets have shape (n, k) and the weights (n,). Without an
+    `intercept` :math:`b_0` is zero. The vectors of the result are over the features. Raises `OutOfRange` if the
+    features are too large, infinite or not numbers.
     """
     side = _centred_gram if rows <= width else _centred_scatter
     return side(blocks, targets, weights, intercept)

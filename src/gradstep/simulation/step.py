@@ -40,8 +40,8 @@ def gradient(
 ) -> Gradient:
     """Average the gradient over a sample, one block of rows at a time.
 
-    The samples are blocks of inputs and labels, shapes (rows, d) and (rows,), on the device. The first layer, shape
-    (N, d), and the readout ``a_i`` at initialisation have the same precision. The network is
+    The samples are blocks of inputs and labels, shapes (rows, d) and (rows,), on the device. They, the first layer,
+    shape (N, d), and the readout ``a_i`` at initialisation, shape (N,), have the precision of the data. The network is
     ``f(x) = output_factor * sum_i a_i sigma(<w_i, x>)``. The gradient is in double precision.
     """
     rows, count = backend.zeros(tuple(weights.shape)), 0
@@ -93,9 +93,16 @@ def measure_spike(
 ) -> Spike:
     """Measure the spike that the step adds to the rows, and the variance of the rows orthogonal to it.
 
-    The weights, shape (N, d), are whitened, as is `linear`, which is `Gradient.linear`, or None when no step was taken.
-    All are in double precision. The orthonormal directions of the teacher are `axes`, shape (k, d), by default the
-    first coordinate axis.
+    Parameters
+    ----------
+    before, after : array, shape (N, d)
+        Weights before and after the step, whitened, in double precision.
+    readout : array, shape (N,)
+        Readout at initialisation, in double precision.
+    linear : array, shape (d,), or None
+        `Gradient.linear`, whitened; None when no step was taken.
+    axes : array, shape (k, d), optional
+        Orthonormal directions of the teacher; the first coordinate axis if not given.
     """
     d, xp = after.shape[1], array_namespace(after)
     axes = xp.eye(1, d, dtype=after.dtype, device=device(after)) if axes is None else axes

@@ -16,8 +16,8 @@ TILE_ROWS = 256
 def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Array]) -> None:
     """Replace a symmetric matrix, in place, by a symmetric function of its entries.
 
-    The new values of ``matrix[rows, columns]`` are ``transform(tile, rows, columns)``, in an array of their own. It may
-    use `tile` as work space and is called on the lower triangle only.
+    The new values of ``matrix[rows, columns]`` are ``transform(tile, rows, columns)``, in an array of their own. The
+    function may use `tile` as work space and is called on the lower triangle only.
     """
     size = matrix.shape[0]
     for start in range(0, size, TILE_ROWS):

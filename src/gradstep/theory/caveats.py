@@ -125,7 +125,7 @@ def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
 def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     """Return the largest caveat of each name, the largest first.
 
-    They are caveats of several solutions of which a prediction is the mean.
+    The given caveats are those of several solutions of which a prediction is the mean.
     """
     largest: dict[str, Caveat] = {}
     for caveat in sorted(caveats, key=lambda caveat: -caveat.size):
@@ -143,7 +143,7 @@ def spread_caveats(problem: Problem, degrees_of_freedom: float) -> tuple[Caveat,
 
 
 def spectrum_caveats(problem: Problem) -> tuple[Caveat, ...]:
-    """Return the caveats of the outliers of the features, which do not depend on a fit, at finite sizes."""
+    """Return the caveats of the features' outliers, which do not depend on a fit; the problem has finite sizes."""
     found = step_indicators(problem, _step_of(problem)) | {"sizes": _of_sizes(problem)}
     return _of_others(caveats_of(found), "outliers")
 

@@ -99,7 +99,7 @@ class Curve:
     def turned(self, target: NDArray[np.float64], cosine: float, sine: float) -> Curve:
         """Return the curve along another direction in the plane of the spike and the teacher.
 
-        The mean of the teacher given the projection on that direction is `target`, shape (nodes,), at the same nodes.
+        At the same nodes `target`, shape (nodes,), is the mean of the teacher given the projection on that direction.
         The overlaps of that direction with the spike, and with what of the teacher's is orthogonal to the spike, are
         `cosine` and `sine`.
         """
@@ -228,8 +228,8 @@ class Prediction(Summarised):
 def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], largest: Iterable[str]) -> _Solution:
     """Return the middle one of several solutions, with means and largest values of all.
 
-    Each solution comes after its probability. Named are the fields to average, and those of which the largest value
-    counts.
+    Each solution comes after its probability. `means` are the names of the fields to average, and `largest` those of
+    the fields of which the largest value counts.
     """
     found: dict[str, Any] = {name: sum(share * getattr(part, name) for share, part in parts) for name in means}
     found |= {name: max(getattr(part, name) for _, part in parts) for name in largest}
@@ -239,7 +239,7 @@ def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], larg
 def mean_curve(
     parts: Iterable[tuple[float, NDArray[np.float64], NDArray[np.float64]]], kappa: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the mean of functions at common nodes.
+    """Return the mean of functions at the common nodes `kappa`, shape (nodes,).
 
     Each function comes as its probability, its own nodes (increasing), and its values there. Beyond its own nodes it is
     constant.

@@ -37,8 +37,8 @@ def R_GE(
 ) -> float:
     r"""Risk :math:`\mathcal R_{GE}(\lambda)` of (4.1) given the weights, averaged over samples of size :math:`n`.
 
-    The first layer, shape (d, N), has one neuron a column, and the teacher's direction, shape (d,), is a unit vector.
-    There are ``n`` samples of the ridge fit. The risk does not include the label noise, and is at least
+    The first layer ``W``, shape (d, N), has one neuron a column, and the teacher's direction ``beta``, shape (d,), is a
+    unit vector. There are ``n`` samples of the ridge fit. The risk does not include the label noise, and is at least
     :math:`\|P_{>1}f^*\|^2` (Fact 4). Raises `InvalidInput` on a penalty that is not positive. Raises `NotConverged` if
     the effective ridge has a relative residual above 1e-10.
 

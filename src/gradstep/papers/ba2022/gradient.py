@@ -40,7 +40,7 @@ def rank_one(X: Array, y: Array, a: Array, mu1: float) -> Array:
     r"""The matrix :math:`A=\frac{\mu_1}{n\sqrt N}X^\top y a^\top` of Proposition 2.
 
     The inputs have shape (n, d) and the labels (n,). The readout ``a`` of (1.1), shape (N,), has entries of variance
-    :math:`1/N`.
+    :math:`1/N`. The matrix has shape (d, N).
     """
     n, N = y.size, a.size
     return np.asarray(mu1 / (n * np.sqrt(N)) * np.outer(X.T @ y, a))

@@ -119,10 +119,10 @@ def constructed_readout(
 ) -> Array:
     r"""Readout of the student of Lemma 6 on the raw features: the average over a subset of neurons.
 
-    The slope :math:`\bar\eta\mu_1\mu_1^*\sqrt N a_j` is what the step gives neuron :math:`j` along the teacher, and
-    ``kappa`` is the slope wanted, :math:`\kappa^*` of :func:`tau_star`, with the largest distance from it. The readout
-    is :math:`\tilde a_j/\sqrt N=1/|S|` on the subset :math:`S` and 0 elsewhere. Raises `InvalidInput` if no neuron is
-    within the tolerance.
+    ``slopes``, shape (N,), are what the step gives each neuron :math:`j` along the teacher,
+    :math:`\bar\eta\mu_1\mu_1^*\sqrt N a_j`. ``kappa`` is the slope wanted, :math:`\kappa^*` of :func:`tau_star`, and
+    ``tolerance`` the largest distance from it. The readout, shape (N,), is :math:`\tilde a_j/\sqrt N=1/|S|` on the
+    subset :math:`S` and 0 elsewhere. Raises `InvalidInput` if no neuron is within the tolerance.
     """
     chosen = np.abs(np.asarray(slopes, dtype=np.float64) - kappa) <= tolerance
     if not chosen.any():

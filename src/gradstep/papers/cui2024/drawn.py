@@ -69,10 +69,24 @@ def spiked_layer(
 ) -> FirstLayer:
     """Draw the first layer of a spiked random features model (Definition 3.1).
 
-    The width is :math:`p`. There is one bulk variance, or one for each neuron. There is one spike strength, one for
-    each neuron, or an array of shape (neurons, spikes), and an alignment of each of the orthonormal spikes. Rows are
-    independent, or orthonormal (section D.3), which needs ``width <= d``. Raises `InvalidInput` if there are more
-    orthonormal rows than dimensions.
+    Parameters
+    ----------
+    seed : int
+    width, d : int
+        :math:`p` and :math:`d`.
+    r : array_like
+        Spike strength: one value, one value for each neuron, or an array of shape (neurons, spikes).
+    c : array_like
+        Bulk variance: one value, or one value for each neuron.
+    gamma : array_like
+        Alignment of each of the orthonormal spikes.
+    orthogonal : bool
+        Orthonormal rows in place of independent ones (section D.3); needs ``width <= d``.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more orthonormal rows than dimensions.
     """
     bulk = initial_weights(seed, width, d, "sphere")
     if orthogonal:

@@ -108,11 +108,11 @@ def traces(
 ) -> Traces:
     """Solve for the traces, from the moments of the features.
 
-    The moments are :math:`c_1^2` and :math:`c_{>1}^2`, not both zero, and the ratios and the penalty are positive. The
-    square :math:`e^2` of the coefficient of a second block of linear features, independent of the first, is
-    ``product_squared``: of those that a step makes of the inputs times their projection on the spike. Raises
-    `InvalidInput` on a ratio or penalty that is not positive, or squares that are negative or all zero. Raises
-    `NotConverged` if the true residual exceeds 1e-12.
+    The moments are :math:`c_1^2` and :math:`c_{>1}^2`, not both zero, and the ratios and the penalty are positive.
+    ``product_squared`` is the square :math:`e^2` of the coefficient of a second block of linear features, independent
+    of the first: those that a step makes of the inputs times their projection on the spike. Raises `InvalidInput` on a
+    ratio or penalty that is not positive, or squares that are negative or all zero. Raises `NotConverged` if the true
+    residual exceeds 1e-12.
 
     Docs, "Intermediate step", equation (I4).
     """

@@ -460,7 +460,7 @@ def _accelerated(
 
     Return the state, its residual and the number of sweeps, at most `most`; no state if the residual stays too large.
 
-    A sweep, which is `image`, returns the state after it, and packed. Packed outputs have this unit.
+    `image` is a sweep: it returns the state after it, plain and packed. `unit` is the unit of packed outputs.
     """
     state, vector = image(start)
     best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0

@@ -416,10 +416,17 @@ def penalty_averages(
 ) -> PenaltyAverages:
     """Average over a Gaussian field the weight ``argmin_b (ridge/N) r(sqrt(N) b) + C b^2/2 - h b``.
 
-    The field h of each group has these means, and its variances are `power`; ``C`` is `curvature`. The penalty's
-    strength is `ridge`, and `width` is N.
-
     Docs, "Convex losses", equation (P5).
+
+    Parameters
+    ----------
+    penalty : Penalty
+    field, power : ndarray, shape (groups,)
+        Mean and variance of the field h.
+    curvature : ndarray, shape (groups,)
+        ``C``.
+    ridge, width : float
+        The penalty's strength and N.
     """
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature

@@ -92,7 +92,7 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
 def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
     """Return the residual of each entry of a response over what is allowed, shape (batch, nodes + groups).
 
-    The right-hand sides and the solution have shape (batch, nodes + groups).
+    `sources` are the right-hand sides and `changes` the solution, of the same shape.
     """
     residual = np.abs(np.matvec(near.matrix, changes) - sources)
     rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
@@ -126,9 +126,9 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
 def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     """Refuse errors below what no fit can leave.
 
-    The errors ``E[(y - f)^2 | kappa]`` have shape (batch, nodes). The mean square of the labels given kappa without the
-    squares of their mean and slope, including the noise, is `least`, and `scale`, shape (batch,), is ``E y^2``. Raises
-    `NotConverged`.
+    `conditional`, shape (batch, nodes), are the errors ``E[(y - f)^2 | kappa]``. `least`, of the same shape, is the
+    mean square of the labels given kappa without the squares of their mean and slope, including the noise, and `scale`,
+    shape (batch,), is ``E y^2``. Raises `NotConverged` where an error is below by more than rounding.
     """
     missing = least - conditional
     # Labels that are zero leave nothing, and nothing is missing.
@@ -143,8 +143,8 @@ def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
     the fixed point sees neither.
 
-    The first of these is `loss`, the second `on_shell`, and `label_power` is ``E y^2``. Raises `NotConverged` if
-    the two differ, or exceed the bound, by more than rounding.
+    `loss` is the first form of the training loss and `on_shell` the second; `label_power` is ``E y^2``. All have shape
+    (batch,). Raises `NotConverged` if the two differ, or exceed the bound, by more than rounding.
     """
     allowed = ON_SHELL * np.maximum(np.abs(loss), NOTHING) + LABEL_ROUNDING * label_power
     apart = np.maximum(np.abs(loss - on_shell), loss - label_power)

@@ -238,10 +238,10 @@ def row_features(
     The dimension may be infinite. Where a second direction is resolved, `rest`, shape (nodes,), are the coordinates
     along it.
 
-    The averages have shape (groups, nodes). Behind them comes how the mean features follow the length of an input, for
-    a standard deviation of it, shape (groups, nodes), or (groups, 0) in infinite dimension. Raises `InvalidInput` if
-    the activation grows so fast that those of the rows after the step are infinite, or so large that their products
-    are.
+    The averages have shape (groups, nodes). The second result is how the mean features follow the length of an input,
+    for a standard deviation of it, shape (groups, nodes), or (groups, 0) in infinite dimension. Raises `InvalidInput`
+    if the activation grows so fast that its averages over rows after the step are infinite, or so large that their
+    products are.
 
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
     """

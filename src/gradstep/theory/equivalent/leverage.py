@@ -735,7 +735,7 @@ class SymmetricPairs(NamedTuple):
         """Return the mean of what `square` returns over symmetric matrices, in one product of all of them.
 
         Of the matrices, shape (..., members, components, components), only the entries on and above the diagonal are
-        read. The weights of the mean are `share`.
+        read. The weights of the mean are `share`, shape (..., members).
         """
         first, second, place = self.first, self.second, self.place
         flat = forms[..., first, second]

@@ -138,8 +138,8 @@ def least_squares(matrices: _Array, values: _Array) -> _Array:
 def scaled_factors(tables: _Array, dimension: float) -> tuple[_Array, _Array, float]:
     """Return tables as products of few dimensions, each entry right to rounding relative to its row and column.
 
-    A dimension counts if its singular value over the largest is at least `dimension`, where rows and columns have the
-    size one. The factors have shapes (..., rows, dimensions) and (..., dimensions, columns). The last number is the
+    A dimension counts if its singular value over the largest is above `dimension`, where rows and columns have the size
+    one. The factors have shapes (..., rows, dimensions) and (..., dimensions, columns). The last number is the
     singular value of the last dimension, over the largest.
     """
     rows = np.maximum(np.abs(tables).max(axis=-1, keepdims=True), _LEAST_SCALE)

@@ -198,12 +198,20 @@ def _separate_fit(
 ) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
 
-    At the weighed nodes `spikes` are the means of the features, a unit of each unknown, and `slopes` their slopes,
-    shape (batch, nodes, groups); `values` and `slope_values`, shape (batch, nodes), are those of the teacher, and
-    `teacher`, shape (batch, special), are the components of its rest along the special directions. `root` is
-    ``D_j^1/2``, shape (batch, special, groups), and `linear_gain` is ``V1``, shape (batch, groups, groups).
-
     Docs, "Structured bulk", equation (A4).
+
+    Parameters
+    ----------
+    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
+        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
+    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
+        Slopes of the features and of the teacher at the weighed nodes.
+    teacher : ndarray, shape (batch, special)
+        Components of the teacher's rest along the special directions.
+    root : ndarray, shape (batch, special, groups)
+        ``D_j^1/2``.
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``.
     """
     batch, _, groups = spikes.shape
     one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))
@@ -339,17 +347,17 @@ class _Means(NamedTuple):
     slopes: Array
     free: Array
     mean: Array  # Field on the weights, shape (batch, groups).
-    # The field as the weights respond to it, with the bulk that is missing along the readout at initialisation, shape
-    # (batch, groups).
+    # Shape (batch, groups): the field as the weights respond to it, with the bulk that is missing along the readout at
+    # initialisation.
     pulled: Array
-    # Root of what the missing bulk adds to the squares of the weights within a group, in the units of the field, shape
-    # (batch, groups).
+    # Shape (batch, groups): root of what the missing bulk adds to the squares of the weights within a group, in the
+    # units of the field.
     within: Array
     # Shape (batch, groups): the part of the solution for the neurons' squares that is known beforehand. What is left
     # has no negative source.
     shift: Array
-    # What the missing bulk adds to the sources of the errors, less than zero where it takes from them, shape
-    # (batch, nodes + groups).
+    # Shape (batch, nodes + groups): what the missing bulk adds to the sources of the errors, less than zero where it
+    # takes from them.
     missing: Array
 
 

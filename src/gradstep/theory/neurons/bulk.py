@@ -100,33 +100,35 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 class Bulk:
     """Classes of directions off the spike, in which the rows of a group have different variances."""
 
-    share: Array  #: Fraction of the directions; sums to one, shape (classes,).
-    profile: Array  #: Variance of a group's rows there over the mean of all directions, shape (groups, classes).
+    share: Array  #: Fraction of the directions in each class, of sum one, shape (classes,).
+    profile: Array  #: Variance of a group's rows in a class over the mean of all directions, shape (groups, classes).
     #: Shape (special,): components of the teacher's rest, a unit vector, along the special directions that resolve it.
     #: Where features are resolved along a second direction, only of what is orthogonal to that one too, or zero if
     #: there is nothing.
     teacher: Array
-    #: Shape (special,): components of the spike direction along them, a unit vector too (or zero if they are orthogonal
-    #: to it). The fit relies on both lengths being one.
+    #: Shape (special,): components of the spike direction along the special directions, a unit vector too (or zero if
+    #: they are orthogonal to it). The fit relies on the lengths of `teacher` and `spike` being one.
     spike: Array
-    special_profile: Array  #: The variances there, shape (groups, special).
-    #: Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to the
-    #: spike, shape (groups, special).
+    special_profile: Array  #: Variances as in `profile`, along the special directions, shape (groups, special).
+    #: Shape (groups, special): mean components of a group's normalised rows along the special directions, which follow
+    #: their projection on the spike; orthogonal to the spike.
     pull: Array
-    #: Variance of the part of a projection that is not due to the row's own component along the spike, in units of the
-    #: mean variance of all directions, shape (groups,).
+    #: Shape (groups,): variance of the part of a projection that is not due to the row's own component along the spike,
+    #: in units of the mean variance of all directions.
     projection_noise: Array
-    #: Shape (groups, special): slope of the squared norm off the spike with the row's components there. Zero if norms
-    #: tell nothing of a row.
+    #: Shape (groups, special): slope of the squared norm off the spike with the row's components along the special
+    #: directions. Zero if norms tell nothing of a row.
     norm_slope: Array
-    norm_noise: Array  #: Variance of the part of the norm that is not due to these components, shape (groups,).
-    #: Shape (groups,): covariance of that part with the part of a projection that has the variance `projection_noise`.
-    #: Rows have the mean square one in a direction, also in `norm_slope` and `norm_noise`.
+    #: Shape (groups,): variance of the part of the squared norm that is not due to the components of `norm_slope`.
+    norm_noise: Array
+    #: Shape (groups,): covariance of the part of the squared norm that has the variance `norm_noise` with the part of a
+    #: projection that has the variance `projection_noise`. Rows have the mean square one in a direction, also in
+    #: `norm_slope` and `norm_noise`.
     shared_noise: Array
     #: Shape (special,): the part of the teacher's rest along a second direction that features are resolved along: its
     #: length is the overlap of the two. Zero if features are resolved along the spike only.
     second: Array
-    #: Part of each class that belongs to the longest directions, where they count; zero otherwise, shape (classes,).
+    #: Shape (classes,): part of each class that belongs to the longest directions, where they count; zero otherwise.
     longest: Array
 
     @property
@@ -521,8 +523,9 @@ def _in_samples(
 def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tuple[Complex, Array]:
     """Return where the fit has poles in an eigenvalue, as a rule: at which the variance of a group is minus a level.
 
-    The coefficients of the variances have shape (3, groups) and the mean one, and `moments` are those of the law, from
-    power zero. A few of the readouts are used.
+    `variance`, shape (3, groups), are the coefficients of the variances, which have the mean one. `readout`, shape
+    (groups,), are the readouts, of which a few are used, and `moments`, shape (powers,), are those of the law, from
+    power zero.
 
     The points are in the upper half-plane, none near another. The last may be repeated: problems that are alike then
     have as many. The importance of a pole for the fit is that of its level, and none of what is repeated.

@@ -55,8 +55,8 @@ class Diagonals(NamedTuple):
     def along(self, transform: Complex, slope: Complex) -> tuple[Array, Complex]:
         """Return the products of the diagonal matrices with vectors that have another law.
 
-        The transform and its slope are of that law, at the same points. The products have shape (matrices,), and with
-        the resolvent (matrices, points).
+        The transform and its slope are of that law, at the same points. The products have shape (matrices,); those with
+        the resolvent, the second result, have shape (matrices, points).
         """
         found = self.coefficients.T @ _gram(self.points, transform, slope)
         real, imaginary = np.split(found[:, 1:], 2, axis=1)
@@ -78,11 +78,18 @@ def nearest_diagonals(
 ) -> Diagonals:
     """Return the diagonals of matrices in the eigenbasis of A.
 
-    The points are in the upper half-plane, all different. The mean of the resolvent of A over all directions or some is
-    `transform`, with the derivative `slope` in z. The means of the matrices over the same directions are `means`, shape
-    (matrices,), and those of the matrices times the resolvent are `resolved`, shape (matrices, points).
-
     Docs, "Correlated inputs", equation (C7f).
+
+    Parameters
+    ----------
+    points : ndarray, shape (points,)
+        In the upper half-plane, all different.
+    transform, slope : ndarray, shape (points,)
+        The mean of the resolvent of A over all directions or some, and its derivative in z.
+    means : ndarray, shape (matrices,)
+        Those of the matrices over the same directions.
+    resolved : ndarray, shape (matrices, points)
+        Those of the matrices times the resolvent.
     """
     gram = _gram(points, transform, slope)
     products = np.concatenate([means[:, None], resolved.real, resolved.imag], axis=1).T
@@ -108,10 +115,17 @@ def readout_variances(
 ) -> Array:
     """Return the variances of rows in directions where C and ``q CBC`` have known diagonals, shape (rows, directions).
 
-    The eigenvalues are means of the variances over all readouts. For each row there are the readout over its root mean
-    square, its square, and what the network's own output makes of the row (`own`). The mean of the readouts is `mean`.
-
     Docs, "Correlated inputs", equation (C7e).
+
+    Parameters
+    ----------
+    eigenvalue : ndarray, shape (directions,)
+        Mean of the variances over all readouts.
+    diagonals : ndarray, shape (2, directions)
+    readout, square, own : ndarray, shape (rows,)
+        Readouts over their root mean square, their squares, and what the network's own output makes of the rows.
+    mean : float
+        Of the readouts.
     """
     plain, stretched = diagonals
     a, a_square, own = readout[:, None], square[:, None], own[:, None]

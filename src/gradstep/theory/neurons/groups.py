@@ -169,12 +169,23 @@ def neuron_groups(
 ) -> Groups:
     """Return the groups for a readout law.
 
-    The step is that of a neuron of readout one. Of an odd activation a row and its opposite give the same ridge fit,
-    and groups are folded. The law of the `rows` is that of the real network, or that of the spiked random features
-    model of Cui et al. 2024, in which the rest of a row is isotropic with a norm that does not fluctuate.
-
-    A Gaussian readout has a number of nodes that `refine` multiplies. They are its own if `resolve` says so, by default
-    where its `resolved_share` is above a half.
+    Parameters
+    ----------
+    step : StepStatistics
+        Effect of the step on a neuron of readout one.
+    readout : Readout
+        Law of the readout weights.
+    d : float
+        Input dimension.
+    odd : bool
+        Whether the activation is odd: then a row and its opposite give the same ridge fit, and groups are folded.
+    rows : {"network", "isotropic"}
+        Law of the rows: that of the real network, or that of the spiked random features model of Cui et al. 2024, in
+        which the rest of a row is isotropic with a norm that does not fluctuate.
+    refine : float
+        Multiplies the number of nodes for a Gaussian readout.
+    resolve : bool, optional
+        Whether a Gaussian readout has nodes of its own; by default where its `resolved_share` is above a half.
 
     Notes
     -----
@@ -230,12 +241,11 @@ class _NormKnown(NamedTuple):
     """Knowledge of a row from its norm, for pairs of groups: one has a larger norm than the other."""
 
     above: Array  # `norm_offset` of the upper one, and minus that of the lower, shape (groups,).
-    # What a unit of it adds to `offset`, because a part of the projection is seen to be that of the spike, shape
-    # (groups,).
+    # Shape (groups,): what a unit of `above` adds to the `offset` of a group, because a part of the projection is seen
+    # to be that of the spike.
     offset: Array
-    # Shape (groups,): `norm_variance` and `norm_covariance`.
-    variance: Array
-    covariance: Array
+    variance: Array  # `norm_variance`, shape (groups,).
+    covariance: Array  # `norm_covariance`, shape (groups,).
 
     @classmethod
     def nothing(cls, like: Array) -> _NormKnown:

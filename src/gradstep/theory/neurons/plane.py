@@ -44,9 +44,9 @@ def groups_in_plane(
 ) -> tuple[Groups, Bulk]:
     """Return groups that have a projection on a second direction too, three for each, with their bulk.
 
-    The second direction, shape (special,), is not along the spike. It may have a part along it, which is left out. What
-    the quadratic part adds, `added`, is from `gradstep.theory.neurons.teacher_direction.added_by_quadratic_part`. The
-    pull of the bulk follows both projections, and is orthogonal to both directions.
+    The second `direction`, shape (special,), is not that of the spike; what it has along the spike is left out.
+    `added`, shape (groups,), is from `gradstep.theory.neurons.teacher_direction.added_by_quadratic_part`. The pull of
+    the bulk follows both projections, and is orthogonal to both directions.
     """
     bulk = replace(bulk, special_profile=np.maximum(bulk.special_profile, _LEAST))
     second = unit_vector(direction - bulk.spike * float(bulk.spike @ direction))

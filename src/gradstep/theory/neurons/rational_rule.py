@@ -82,7 +82,7 @@ def function_products(points: Complex, transform: Complex, slope: Complex) -> Ar
 
     The points ``z_i`` have shape (laws, points), and the transforms and slopes, as in `rational_rule`, have shape
     (laws, points, vectors, vectors). The products have shape (laws, 1 + 2 points, 1 + 2 points, vectors, vectors):
-    first one, then the real and the imaginary parts.
+    first the function 1, then the real parts and the imaginary parts.
     """
     laws, count, size = *points.shape, transform.shape[-1]
     apart = points[:, None, :] - points[:, :, None] + np.eye(count)
@@ -105,7 +105,7 @@ def function_products(points: Complex, transform: Complex, slope: Complex) -> Ar
 def _products(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
     """Return the products of the functions times the vectors, with nothing and with ``l`` between.
 
-    What is given is as in `rational_rule`, each with a leading axis for the laws. Both results have shape
+    All arguments are as in `rational_rule`, each with a leading axis for the laws. Both results have shape
     (laws, functions, functions). The vectors themselves come first, then the real and the imaginary parts.
     """
     laws, count, size = *poles.shape, mean.shape[-1]
@@ -157,12 +157,12 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
 
     The rule is exact for products of two of ``1, 1/(l - z_i), 1/(l - conj z_i)``, and for ``l`` times them.
 
-    The poles ``z_i`` are in the upper half-plane, all different. The resolvent ``(A - z_i)^-1`` between the vectors is
-    `transform`, with the derivative `slope` in ``z``, shape (poles, vectors, vectors), and `mean` is ``A`` between
-    them.
+    The poles ``z_i``, shape (poles,), are in the upper half-plane, all different. `transform`, shape
+    (poles, vectors, vectors), is the resolvent ``(A - z_i)^-1`` between the vectors, `slope` its derivative in ``z``,
+    and `mean`, shape (vectors, vectors), is ``A`` between them.
 
-    The nodes come with overlaps, shape (nodes, vectors), components of the vectors, each of length one:
-    ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against the law.
+    The nodes, shape (nodes,), come with overlaps, shape (nodes, vectors). These are the components of the vectors, each
+    of length one: ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against the law.
     """
     nothing, least = np.zeros((1, (2 * len(poles) + 1) * len(mean), 0)), np.array([FAINT])
     ((_, (nodes,), (overlap,)),) = _rules(poles[None], transform[None], slope[None], mean[None], nothing, least)
@@ -182,8 +182,9 @@ def sparse_rules(
 ) -> list[tuple[Array, Array]]:
     """Return, for each of some laws, the rule of the fewest poles that knows the resolvent at all points.
 
-    The laws are as in `LawAtPoints`, with a leading axis. Poles are added where a rule is worst. Other vectors are as
-    in `Others`, shapes (laws, vectors, others) and (laws, points, vectors, others); a rule has what lies in its span.
+    The first seven arguments are as in `LawAtPoints`, with a leading axis for the laws. `plain` and `resolved`, shapes
+    (laws, vectors, others) and (laws, points, vectors, others), are those of other vectors, as in `Others`; a rule has
+    of these what lies in its span. Poles are added where a rule is worst.
 
     Nodes and overlaps are as in `rational_rule`; after the vectors the overlaps have a column for each of the others.
     Raises `NotConverged` if rounding leaves an error above a per cent.

@@ -349,7 +349,7 @@ class DiagonalBounds(NamedTuple):
         These diagonals are not those of single eigenvectors, because ``x^T C f(A) x`` has products of different
         eigenvectors too. Only the diagonal of C has bounds here, the eigenvalues of C.
 
-        The nodes have these weights in the means, and the diagonals have shape (2, nodes).
+        The nodes have the weights `weight`, shape (nodes,), in the means, and the diagonals have shape (2, nodes).
         """
         plain, stretched = diagonals
         least, most = np.full_like(plain, self.least), np.full_like(plain, self.most)
@@ -358,7 +358,8 @@ class DiagonalBounds(NamedTuple):
     def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals of directions that have the same means and are within their bounds.
 
-        The eigenvalues are `nodes`, with these weights in the means, and the diagonals have shape (2, nodes).
+        The eigenvalues are `nodes`, with the weights `weight` in the means, both of shape (nodes,), and the diagonals
+        have shape (2, nodes).
 
         Docs, "Correlated inputs", equation (C7g).
         """
@@ -600,8 +601,8 @@ def levels(lowest: float, count: int) -> Array:
 def vectors_rule(law: LawAtPoints, *, joint: bool, others: Others | None = None) -> Computation[tuple[Array, Array]]:
     """Return the rule of the law of the spike and the teacher's rest, and of what vectors there are beside them.
 
-    They are resolved together with `joint`, as in `resolved_law`. Others, as in
-    `gradstep.theory.neurons.rational_rule.sparse_rule`, are those of vectors that are resolved together.
+    If `joint` is true these are resolved together, as in `resolved_law`. Only then may there be `others`, as in
+    `gradstep.theory.neurons.rational_rule.sparse_rule`.
     """
     if joint:
         finer = 1.0 if others is None else _FINER
@@ -633,8 +634,6 @@ def two_readouts(step: StepStatistics, readout: Readout) -> TwoReadouts | None:
 
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:
     """Return the variances of the rows of each group at the nodes of rules of a mean law, and of their vectors.
-
-    They are in the units of `mean_law`.
 
     They are in the units of `mean_law`, and have shape (groups, classes) at the nodes and (groups, special) of the
     vectors.

@@ -98,7 +98,7 @@ class _Drawn(NamedTuple):
     """
 
     matrices: Array  # Q and P, shape (2, functions, functions).
-    # Shape (2, points, 2, 2): what stands between two vectors for each of them.
+    # Shape (2, points, 2, 2): what stands between two vectors for each of the matrices, and its derivative.
     middle: Complex
     d_middle: Complex
     pairs: _Vectors  # The pairs of the coupling.
@@ -142,13 +142,14 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     """The covariance of rows, of one readout or in the mean over several.
 
     The equations are solved point by point. So the law may be another at each of the points z of a method: `linear`,
-    `root`, `strength` and the ratio of the samples then have a number for each, and a frame has a leading axis.
+    `root`, `strength` and the ratio of the samples then have a number for each, shape (points,), and a frame has a
+    leading axis.
     """
 
     samples: CorrelatedSamples
-    linear: float | Array  #: ``k``, of the readout's sign, shape (points,).
-    root: float | Array  #: ``q``; of rows of one readout it is `linear`, shape (points,).
-    #: ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds, shape (points,).
+    linear: float | Array  #: ``k``, of the readout's sign.
+    root: float | Array  #: ``q``; of rows of one readout it is `linear`.
+    #: ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
     strength: float | Array
     #: Shape (nodes,): mean of a sample's projection on a second direction that its residual depends on, at the nodes of
     #: its law. It is orthogonal to the teacher's and lies in the classes of C as a row does.
@@ -655,10 +656,10 @@ def _joined(
 ) -> tuple[StretchedLaw, Complex, Array]:
     """Return laws as one that is another at each of the points.
 
-    The first six are as in `StretchedLaw` and its samples. Points have shape (laws, points) and frames
-    (laws, terms, vectors) before, (all points,) and (all points, terms, vectors) after. For each law `numbers` has
+    The first six arguments are as in `StretchedLaw` and its samples. For each law `numbers`, shape (laws, 5), has
     ``phi0``, ``k``, ``q``, ``t`` and the variance of the output, and `added`, shape (laws, classes), is what the own
-    output adds to B.
+    output adds to B. The points have shape (laws, points) and become (all points,); the frames have shape
+    (laws, terms, vectors) and become (all points, terms, vectors).
     """
     ratio: Any
     ratio, linear, root, strength, _ = np.repeat(numbers.T, z.shape[1], axis=1)
@@ -723,7 +724,8 @@ def _left(parts: tuple[Array, Complex], sums: Complex) -> Complex:
 def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -> Complex:
     """Return the change of `_left` with a change of M, shape (points, ..., 2, 2).
 
-    The means of r^2, r^3 and r^4 over the square of the determinant are `sums`, shape (points, ..., 3).
+    The parts are as in `_left`, and `sums`, shape (points, ..., 3), are the means of r^2, r^3 and r^4 over the square
+    of the determinant.
     """
     one, two = (each.reshape(len(each), *(1,) * (sums.ndim - 2), 2, 2) for each in parts)
     lowest, middle, highest = (sums[..., power, None, None] for power in range(3))
@@ -736,7 +738,8 @@ def _d_left(parts: tuple[Array, Complex], sums: Complex, change: NDArray[Any]) -
 def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
     """Return sums of ``X E X`` over the classes, with weights, shape (points, matrices, 2, 2).
 
-    The symmetric matrices X have shape (points, classes, 2, 2), and E has shape (points, matrices, 2, 2).
+    The symmetric matrices X are `outer`, shape (points, classes, 2, 2), and `inner`, shape (points, matrices, 2, 2),
+    are the matrices E.
     """
     whole = outer[:, None] @ inner[:, :, None] @ outer[:, None]
     return np.asarray(np.einsum("zmcij,c->zmij", whole, weight))

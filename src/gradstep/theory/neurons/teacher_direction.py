@@ -61,8 +61,9 @@ def share_along_teacher(problem: Problem, step: StepStatistics, d: float) -> flo
 def variance_along_teacher(step: StepStatistics, a: Array, a_square: Array, quadratic: float) -> Array:
     """Return the variance of rows along the teacher after a step of many samples, over the mean of all directions.
 
-    The readouts and their squares, shape (rows,), may be means over neurons that are described together. The teacher's
-    second Hermite coefficient is `quadratic`, or zero for the variance without that part of the teacher.
+    `a` and `a_square`, shape (rows,), are readouts and their squares, or their means over neurons that are described
+    together. The teacher's second Hermite coefficient is `quadratic`, or zero for the variance without that part of the
+    teacher.
 
     Docs, "Uniform equivalent", equation (E19a).
     """
@@ -112,8 +113,8 @@ def teacher_direction(groups: Groups, bulk: Bulk, added: Array) -> Array:
     """Return a vector whose part orthogonal to the spike is where features bend most with the teacher's rest.
 
     The vector, shape (special,), is that of the mean of a row, given its projection on the teacher's rest, for the mean
-    covariance of all rows. It is the teacher's rest itself where nothing but the teacher stretches the rows. `added` is
-    from `added_by_quadratic_part`.
+    covariance of all rows. It is the teacher's rest itself where nothing but the teacher stretches the rows. `added`,
+    shape (groups,), is from `added_by_quadratic_part`.
 
     Docs, "Uniform equivalent", equation (E19b).
     """

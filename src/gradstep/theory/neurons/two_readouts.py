@@ -211,10 +211,10 @@ def spread_directions(
 ) -> tuple[Array, Array, Array]:
     """Return directions with which the mean resolvents of both readouts are reproduced.
 
-    What is given are the eigenvalues of the mean, their shares, and the places of the diagonals there. The shares have
-    a sum of one, unless the resolvents are without some directions (`Resolvents.without`). The directions come as
-    eigenvalues, shares and places, too, and their shares have a sum of one. `refine` multiplies the number of variances
-    that a direction may have.
+    `eigenvalue`, `share` and `place`, shape (eigenvalues,), are the eigenvalues of the mean, their shares, and the
+    places of the diagonals there. The shares have a sum of one, unless the resolvents are without some directions
+    (`Resolvents.without`). `refine` multiplies the number of variances that a direction may have. The directions come
+    as eigenvalues, shares and places, too, shape (directions,), and their shares have a sum of one.
 
     Docs, "Correlated inputs", equation (C7h).
     """
@@ -296,9 +296,9 @@ def _axes(
 ) -> tuple[Array, Array, Array]:
     """Return the axes at each eigenvalue: eigenvalues, components of the vectors and of others.
 
-    The mean of the resolvent over the vectors is `alike`, with the derivative `change`. The nodes are eigenvalues of
-    the mean, and `root` are the roots of their shares in the mean over the vectors; the rest is as in
-    `directions_of_vectors`.
+    The mean of the resolvent over the vectors is `alike`, with the derivative `change`, both of shape (points,).
+    `nodes` are eigenvalues of the mean, and `root` the roots of their shares in the mean over the vectors, both of
+    shape (nodes,); the rest is as in `directions_of_vectors`.
 
     Docs, "Correlated inputs", equation (C7i).
     """
@@ -355,8 +355,9 @@ def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
     function is linear in pieces, and Newton's method ends on one of these. It starts from larger costs.
 
     The resolvents are `rows`, shape (resolvents, unknowns), nearly dependent on each other as those at neighbouring
-    points are, and ``rows @ x`` comes near `aim`. The groups have as many unknowns each and the weights `kept`: the sum
-    of their shares stays near one. Raises `NotConverged` if Newton's method does not end.
+    points are, and ``rows @ x`` comes near `aim`, shape (resolvents,). The groups have as many unknowns each and the
+    weights `kept`, shape (groups,): the sum of their shares stays near one. The shares and their `cost` have shape
+    (unknowns,). Raises `NotConverged` if Newton's method does not end.
     """
     square, axes = np.linalg.eigh(rows @ rows.T)
     axes = axes[:, square > _DEPENDENT**2 * square[-1]].T

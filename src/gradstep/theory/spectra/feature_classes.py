@@ -53,12 +53,10 @@ _DENSITY = 1e-8
 class _Form(NamedTuple):
     """The quadratic form of means and free parts in units of their costs, in the space of the few rows that it has."""
 
-    # Shapes (groups + 1, rows) and (groups, dimensions): columns of the means in these rows, and the factors of the
-    # slopes.
-    means: Array
-    slopes: Array
-    # Covariance of what rows are free to have along the special directions, off the spike, shape
-    # (groups, special, special).
+    means: Array  # Columns of the means in these rows, shape (groups + 1, rows).
+    slopes: Array  # Factors of the slopes, shape (groups, dimensions).
+    # Shape (groups, special, special): covariance of what rows are free to have along the special directions, off the
+    # spike.
     free: Array
     root: Array  # ``|v|^1/2``, shape (groups + 1,).
     strengths: Array  # Eigenvalues, the largest first, shape (rows,).

@@ -317,8 +317,8 @@ class FeatureEquations:
     def residue(self, point: Point, rank: int) -> tuple[Array, float]:
         """Return the null vector of ``Q`` at an outlier, where a strength is one, and what its square has in ``F``.
 
-        The strength has this rank. The null vector has shape (groups + 1,), and the number is ``-n`` over the
-        derivative of the strength in z.
+        The strength is that of the given rank. The null vector has shape (groups + 1,), and the number after it is
+        ``-n`` over the derivative of the strength in z.
 
         Docs, "Spectra", equation (Z3).
         """

@@ -316,8 +316,8 @@ def outliers_above(
     """Find the outliers above the edge of the bulk, the largest first.
 
     The means over each group of the functions of the readout to compare with are `polynomials`, shape
-    (degrees, groups), and `alignment` is the overlap of the spike direction with the teacher's. The groups of a
-    Gaussian readout resolve a part of it only.
+    (degrees, groups), and `alignment` is the overlap of the spike direction with the teacher's. With `gaussian` the
+    readout is Gaussian, and its groups resolve a part of it only.
 
     Docs, "Spectra", equation (Z2).
     """

@@ -313,8 +313,8 @@ def start(equations: Equations, z: complex) -> Point:
 def advance(equations: Equations, point: Point, z: complex, *, inside: bool = False) -> Point:
     """Follow the solution from `point` straight to `z`.
 
-    Here `z` is in the closed upper half-plane; on the real axis it is reached without crossing an edge. Solutions
-    without density are refused if they are to be `inside`. Raises `NotConverged` if the solution cannot be followed.
+    Here `z` is in the closed upper half-plane; on the real axis it is reached without crossing an edge. With `inside`
+    solutions without density are refused. Raises `NotConverged` if the solution cannot be followed.
     """
     target, share = z, 1.0
     for _ in range(_MOST_STEPS):
@@ -421,7 +421,8 @@ def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Ar
 
     Nodes far out in the tail of a law have a band of the spectrum each, too narrow and too light to matter or to find.
 
-    The members are ordered by their `size`, and their probabilities are `weight`; values have shape (nodes, ...).
+    The members are ordered by their `size`, and their probabilities are `weight`, shape (nodes,); the values have shape
+    (nodes, ...).
     """
     ascending, result = np.argsort(size), values.copy()
     for order in (ascending, ascending[::-1]):
@@ -871,8 +872,6 @@ def _band_of(frame: _Frame, ends: Array, density: Array, residual: float) -> Ban
 
 def mean_law(parts: Sequence[tuple[float, Law]]) -> Law:
     """Return the mean of laws that are nearly alike: of their edges, and of the densities between these.
-
-    A law with another number of bands than that of the largest weight is left out.
 
     The weight of a law comes before it. A law with another number of bands than that of the largest weight is left out.
     """

@@ -77,9 +77,8 @@ class _Sums(NamedTuple):
     by_rows: Complex  # ``p_0``, ``p_1`` and ``p_2``, shape (3,).
     parts: Complex  # Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``, shape (3, sampled, sampled).
     inverse: Array  # Real and imaginary parts of ``1 / Delta``, shape (2, nodes).
-    # Shapes (3,) and (5,): means of powers of r over ``Delta`` and over its square.
-    once: Complex
-    squares: Complex
+    once: Complex  # Means of powers of r over ``Delta``, shape (3,).
+    squares: Complex  # Means of powers of r over the square of ``Delta``, shape (5,).
     weight: Complex  # ``Y``, zero where there are no samples, shape (rows, rows).
     inner: Complex  # ``H(c)``, shape (classes, rows, rows).
 
@@ -87,22 +86,20 @@ class _Sums(NamedTuple):
 class _Changes(NamedTuple):
     """Derivatives of the sums in the traces, in the entries of ``<c H>`` and in z."""
 
-    strength: Complex  # That of ``t p_2 / E r^2``, shape (unknowns + 1,).
-    weight: Complex  # Shape (unknowns + 1, blocks, blocks).
-    inner: Complex  # Shape (unknowns + 1, classes, blocks, blocks).
+    strength: Complex  # Derivatives of ``t p_2 / E r^2``, shape (unknowns + 1,).
+    weight: Complex  # Derivatives of `weight`, shape (unknowns + 1, blocks, blocks).
+    inner: Complex  # Derivatives of `inner`, shape (unknowns + 1, classes, blocks, blocks).
 
 
 class _Blocks(NamedTuple):
     """Places of the blocks f, y, x and l, of which a plain step has no l and takes x for f."""
 
-    # Number of blocks, and of the last ones, which hold samples.
-    all: int
-    sampled: int
-    # Places among all.
-    f: int
-    y: int
-    sampled_x: int  # Place of x among those that hold samples.
-    seen: slice  # Those that hold samples.
+    all: int  # Number of blocks.
+    sampled: int  # Number of the blocks that hold samples, which are the last ones.
+    f: int  # Place of f among all blocks.
+    y: int  # Place of y among all blocks.
+    sampled_x: int  # Place of x among the blocks that hold samples.
+    seen: slice  # The blocks that hold samples.
 
     @classmethod
     def of(cls, *, stretched: bool, damped: bool) -> _Blocks:
@@ -118,14 +115,15 @@ class _Unknowns(NamedTuple):
     # Shape (powers, powers): values of ``M`` as forms of the traces, and the other way round.
     forms: Array
     traces: Array
-    # Shape (entries,): places of the entries of ``<c H>``: those of its diagonal come first.
+    # Shape (entries,): rows and columns of the entries of ``<c H>``. Those of its diagonal come first.
     row: NDArray[np.intp]
     column: NDArray[np.intp]
-    size: int  # Number of its rows.
-    # What the other entries are divided by; zero where it is the root of the two on the diagonal, shape (others,).
+    size: int  # Number of rows of ``<c H>``.
+    # Shape (others,): what an entry off the diagonal is divided by. Zero stands for the root of the product of the two
+    # entries of the diagonal beside it.
     unit: Array
     units: Array  # Matrices that are one in an entry and zero elsewhere, shape (entries, size, size).
-    multiple: Array  # How often each entry is in a matrix, shape (entries,).
+    multiple: Array  # How often each entry is in a symmetric matrix, shape (entries,).
 
     @classmethod
     def of(cls, forms: Array, size: int, last: float) -> _Unknowns:
@@ -465,7 +463,7 @@ class WeightEquations:
     def _found(self, sums: _Sums) -> tuple[Complex, Complex]:
         """Return traces and entries of ``<c H>`` by the equations, and their derivatives in the same and in z.
 
-        They have shape (unknowns,), and the derivatives (unknowns, unknowns + 1).
+        The first have shape (unknowns,), and the derivatives (unknowns, unknowns + 1).
         """
         blocks, (row, column) = self._blocks, (self._unknowns.row, self._unknowns.column)
         f, y, x, seen = blocks.f, blocks.y, blocks.sampled_x, blocks.seen

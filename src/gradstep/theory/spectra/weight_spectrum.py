@@ -258,12 +258,11 @@ def _law(equations: WeightEquations, d: float) -> tuple[WeightEquations, Law]:
 class _Resolvent(NamedTuple):
     """What the resolvent of the layer with its spike is made of."""
 
-    # Of the readout, of all that the step adds along it, and of both together.
-    h: complex
-    added: complex
-    delta: complex
-    between: ComplexArray  # The bulk's, between the vectors of the spike, shape (3, 3).
-    bulk: complex  # It vanishes at an eigenvalue of the bulk by itself outside of its bands.
+    h: complex  # The bulk's resolvent along the readout.
+    added: complex  # That along all that the step adds, with its strength: the bracket in equation (Z7).
+    delta: complex  # ``Delta`` of equation (Z7), which vanishes at an outlier.
+    between: ComplexArray  # The bulk's resolvent between the vectors of the spike, shape (3, 3).
+    bulk: complex  # It vanishes at an eigenvalue that the bulk has by itself outside of its bands.
 
     @classmethod
     def of(cls, equations: WeightEquations, spike: Spike, z: complex, state: ComplexArray) -> _Resolvent:

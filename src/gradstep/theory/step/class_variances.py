@@ -44,8 +44,8 @@ def leading_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
 def leading_part_of_norm(step: StepStatistics, a: Array, a_square: Array, d: float, beside: Array | float) -> Array:
     """Return the part of the variance of a row's squared norm that is due to one leading direction, shape (rows,).
 
-    The variance that rows have along one more direction, times ``d``, is `beside`, shape (rows,); the others are as in
-    `class_variances`.
+    `beside`, a number or shape (rows,), is ``d`` times the variance that rows have along one more direction. `step`,
+    `a` and `a_square` are as in `class_variances`.
 
     Docs, "Correlated inputs", equation (C20a).
     """

@@ -101,7 +101,7 @@ class ClassMeanRow:
     def input_square(self, gain: float, along: Array) -> float:
         """Return the squared length, in the inputs' own coordinates, of a multiple of ``P g'`` and a part along f.
 
-        The part along f is over f in each class, shape (classes,).
+        The multiple is `gain`, and `along`, shape (classes,), is the part along f over f in each class.
         """
         known, samples = self.samples.spectrum, self.samples
         inward = np.divide(1.0, known.eigenvalue, out=np.zeros_like(along), where=known.eigenvalue > 0)

@@ -51,18 +51,19 @@ def correlated_rows_without_a_step(samples: CorrelatedSamples | DampedSamples, *
 class RowTerms:
     """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in ``om_0``, without the second.
 
-    Each is a polynomial of the readout. After a damped step the metric P is in the place of C, and means are those of
+    Each is a polynomial of the readout, and so are their covariance and variances, with the coefficients that
+    `RowFluctuations` has. After a damped step the metric P is in the place of C, and means are those of
     `gradstep.theory.step.damped_rows`.
     """
 
     psi: DerivativeMoments
     e: float  #: ``eta / sqrt(N)``.
     ratio: float  #: ``phi0``.
-    law: Residual  #: Of a sample.
+    law: Residual  #: The law of a sample.
     residual: float  #: ``r0``, the mean of B over the classes, with the weights of the terms that it is a factor of.
     products: tuple[float, float, float]  #: `once`, `twice` and `with_others` of `damped_norm_vector`.
     along: float  #: The variance of ``<om_0, v>``.
-    beside_spike: tuple[float, float, float, float]  #: ``g.C.v``, ``h.C.v``, and both with one more sample between.
+    beside_spike: tuple[float, float, float, float]  #: ``v.C.g``, ``v.C.h``, and both with ``CB`` after v.
     forms: tuple[float, float, float]  #: ``g.C.g``, ``g.C.h`` and ``h.C.h``.
     followed: Array  #: The mean of ``r <z, C v>``, shape (nodes,).
     beside_sample: list[float]  #: The variance of ``y'`` of `higher`, by powers of the readout.
@@ -91,20 +92,20 @@ class RowTerms:
 
     @property
     def linear_variance(self) -> Array:
-        """The variance of that of c."""
+        """The variance of the part of c of degree one, for ``a^2`` to ``a^4``."""
         (l_1, l_2, l_3), (form, crossed, squares) = self.linear_norm, self.forms
         both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * squares
         return np.array([l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both])
 
     @property
     def slope(self) -> tuple[float, float]:
-        """The slope of c along ``<om_0, v>``, over its standard deviation."""
+        """The slope of c along ``<om_0, v>``, for each standard deviation of the latter."""
         (l_1, l_2, l_3), (g_v, h_v, *_), scale = self.linear_norm, self.beside_spike, self.along**0.5
         return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
 
     @property
     def higher(self) -> tuple[Array, Array]:
-        """The covariance and the variance of c of the parts above degree two.
+        """The covariance of the parts of p and c above degree two, and the variance of that of c (from ``a^2`` on).
 
         For each sample these are ``a e r <z, C v> psi`` in p, and ``2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2`` in c,
         where y is ``alpha z_mu + y'`` with ``alpha = c2 + a k (r0 c3 + phi0 c2 r)``.
@@ -126,13 +127,14 @@ class RowTerms:
         return joint, variance
 
     def fluctuations(self, joint: Array, norm_variance: Array, **known: Any) -> RowFluctuations:
-        """Return the fluctuations, from the covariance and the variance of c of the parts of degree two.
+        """Return the fluctuations of the rows.
 
-        Known are the fields of `RowFluctuations` that depend on more than this.
+        `joint` is the covariance of the parts of degree two of p and c, and `norm_variance` the variance of that of c,
+        as polynomials like those of `RowFluctuations`. `known` has the fields of the latter that depend on more.
         """
         slope, (joint_higher, higher) = self.slope, self.higher
         norm_variance[2:] += self.linear_variance + higher
-        # Of these the part that follows <om_0, v>.
+        # These are without the part that follows <om_0, v>.
         norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
         return RowFluctuations(
             norm_slope=slope,
@@ -149,7 +151,7 @@ def correlated_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after a step whose gradient is not zero, with ``e = eta / sqrt(N)``.
 
-    Initial rows ``w`` have length one on the `sphere`; otherwise they are Gaussian.
+    With `sphere` the initial rows ``w`` have length one; otherwise they are Gaussian.
 
     Docs, "Correlated inputs", equations (C3), (C4) and (C5).
     """
@@ -194,10 +196,10 @@ def correlated_fluctuations(
 
 
 def _quadratic(samples: CorrelatedSamples, terms: RowTerms, *, sphere: bool) -> tuple[Array, Array, Array]:
-    """Return the covariance and the variance of c of the parts of degree two, polynomials of the readout.
+    """Return three polynomials of the readout: the covariance of the parts of degree two, the variance of that of c.
 
-    They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5). The third polynomial is half
-    the covariance of ``|om_0|^2``, which a spike follows, and c, times d.
+    These parts are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5). The third polynomial is
+    half the covariance of c and ``|om_0|^2``, which a spike follows, times d.
     """
     form = _form(samples, terms)
     projection: list[_Term] = [(0, terms.spike, 0, [(terms.followed, 0)])]
@@ -213,7 +215,7 @@ def _quadratic(samples: CorrelatedSamples, terms: RowTerms, *, sphere: bool) -> 
 
 
 def _form(samples: CorrelatedSamples, terms: RowTerms) -> list[_Term]:
-    """Return the matrix M."""
+    """Return the matrix M of equation (C5), the quadratic form of c in ``om_0``."""
     psi, k, r0, e, (c2, _, c3) = terms.psi, terms.k, terms.residual, terms.e, terms.products
     r, length = samples.law.residual, e * psi.third
     form: list[_Term] = [

@@ -143,14 +143,14 @@ class CorrelatedSamples:
     Docs, "Correlated inputs", equation (C19e).
     """
 
-    law: Residual  #: Of ``u`` and ``r``.
+    law: Residual  #: The law of ``u`` and ``r``.
     ratio: float  #: ``phi0 = d / n_step``.
     linear: float  #: ``mu_1* = E u r``.
     spectrum: Spectrum
     #: The gradient g of one draw; otherwise it is the mean one. Only its direction and length know of it: `norm`,
     #: `alignment`, `frame`, and the law of the rows along it.
     turn: Turn | None = None
-    #: Of an initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
+    #: An initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
     #: teacher.
     own: OwnOutput | None = None
     #: What the spike has beside the teacher's part, if that is not what the gradient has.
@@ -477,8 +477,8 @@ def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array)
 def completed_frame(frame: Array, products: Array, place: int) -> Array:
     """Return a frame with one more column: the unit vector of what is left of the term at a place.
 
-    The frame, shape (terms, vectors), has orthonormal columns, and `products` are those of the terms, shape
-    (terms, terms).
+    The frame, shape (terms, vectors), has orthonormal columns. `products`, shape (terms, terms), are the scalar
+    products of the terms, and `place` is the number of the term.
     """
     term = np.eye(len(frame))[place]
     rest = term - frame @ (frame.T @ products @ term)
@@ -498,7 +498,7 @@ def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
 class _Partition(NamedTuple):
     """A partition without crossings of places in a circle."""
 
-    together: tuple[tuple[int, ...], ...]  # Its blocks of several places.
+    together: tuple[tuple[int, ...], ...]  # Blocks of several places.
     # Blocks of the gaps after the places: those of the complement (Kreweras). Each has the places that are blocks of
     # their own beside the gaps of the block.
     gaps: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -534,8 +534,8 @@ def words_trace(samples: CorrelatedSamples, letters: Sequence[Array | None], pow
     matrix that shares its samples with no other stands for its mean. That of B differs between the classes of C, and so
     it is a part of the block of the complement around it.
 
-    The letters are the weights of the samples at the nodes, or None for B: its weights are the residuals, and
-    `by_output` is added. The powers are those of C after each matrix.
+    For each matrix `letters` has the weights of the samples at the nodes, shape (nodes,), or None for B: its weights
+    are the residuals, and `by_output` is added. `powers` are those of C after each matrix.
     """
     if not letters:
         return samples.spectrum.moment(sum(powers))

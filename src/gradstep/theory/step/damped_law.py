@@ -65,7 +65,7 @@ WEAKEST = 1e-60
 class _Places(NamedTuple):
     """Where the entries of symmetric matrices are, and the map ``E -> sum X E Y`` among them."""
 
-    # Shape (entries,).
+    # Shape (entries,): the row and the column of each entry.
     row: NDArray[np.intp]
     column: NDArray[np.intp]
     entry: NDArray[np.intp]  # The number of each entry, shape (rows, rows).
@@ -74,7 +74,7 @@ class _Places(NamedTuple):
     right: NDArray[np.intp]
     left_again: NDArray[np.intp]
     right_again: NDArray[np.intp]
-    twice: Array  # One off the diagonal, else zero, shape (entries,).
+    twice: Array  # Shape (entries,): one off the diagonal, zero on it.
 
     @classmethod
     def of(cls, rows: int) -> _Places:
@@ -102,14 +102,14 @@ class DampedPoints:
     """The solution at points z, with derivatives in z."""
 
     gain: Complex  #: ``Gamma``, shape (points, rows, rows).
-    #: The inverse with the first row, where the row of y has what P adds to its mean p, and not P, shape
-    #: (points, classes, 1 + rows, 1 + rows).
+    #: Shape (points, classes, 1 + rows, 1 + rows): the inverse with the first row. The row of y has there what P adds
+    #: to its mean p, and not P.
     apart: Complex
     metric: Array  #: ``p``, shape (classes,).
     inverse: Array  #: Real and imaginary parts of ``1 / Delta``, shape (2, points, nodes).
     parts: Complex  #: Coefficients of the powers of r in ``Delta K (1 + Gamma K)^-1``, shape (points, 3, rows, rows).
     sampled: Array  #: Powers of r at the nodes, with their weights, shape (nodes, 5).
-    weights: Array  #: Of the mean over the classes that is Gamma, shape (classes,).
+    weights: Array  #: Weights of the mean over the classes that is Gamma, shape (classes,).
 
     def part(self, chosen: slice) -> DampedPoints:
         """Return some of the points, which do not keep the memory of the others."""
@@ -223,10 +223,10 @@ class _SampleSums(NamedTuple):
 class _Vectors(NamedTuple):
     """Vectors between which a law is known."""
 
-    # The component along each direction that residuals depend on, over that of the direction, with the mean of P, shape
-    # (vectors, directions, classes).
+    # Shape (vectors, directions, classes): the component along each direction that residuals depend on, over that of
+    # the direction, with the mean of P.
     mean: Array
-    # What P is multiplied by in it, shape (vectors, directions, classes): P has its mean and a rest.
+    # Shape (vectors, directions, classes): what P is multiplied by in that component. P has its mean and a rest.
     inner: Array
     sums: Array  # The part of each along P times the sum of samples in theta, shape (vectors,).
 
@@ -882,8 +882,8 @@ def sums_of_parts(values: Array, weights: Array) -> Complex:
 def _between_parts(parts: Complex, change: Complex, squares: Complex) -> Complex:
     """Return means of ``X E X`` for parabolas X in the residual, shape (points, weights, rows, rows).
 
-    The coefficients of X have shape (points, 3, rows, rows), E has shape (points, rows, rows), and `squares`, shape
-    (points, weights, 5), are means of powers of the residual over the square of the denominator of X.
+    `parts`, shape (points, 3, rows, rows), are the coefficients of X, and `change`, shape (points, rows, rows), is E.
+    `squares`, shape (points, weights, 5), are means of powers of the residual over the square of the denominator of X.
     """
     products = parts[:, :, None] @ change[:, None, None] @ parts[:, None]
     return np.asarray(np.einsum("zpqij,zwpq->zwij", products, squares[..., PRODUCT_POWERS]))

@@ -39,7 +39,7 @@ def damped_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after a damped step whose gradient is not zero, with ``e = eta / sqrt(N)``.
 
-    Initial rows ``w`` have length one on the `sphere`; otherwise they are Gaussian.
+    With `sphere` the initial rows ``w`` have length one; otherwise they are Gaussian.
 
     Docs, "Correlated inputs", equations (C3), (C4) and (C5).
     """
@@ -122,7 +122,7 @@ class _Parts:
 
     @property
     def beside_spike(self) -> tuple[float, float, float, float]:
-        """``v.C.g``, ``v.C.h``, and both with ``BP`` after v."""
+        """``v.C.g``, ``v.C.h``, and both with ``PB`` after v."""
         r, norm = self.samples.law.residual, self.samples.norm
         (g_v, g_b_v), (h_v, h_b_v) = (self.traces.projected(weight) for weight in (r, r**2))
         added, plain = self.samples.added * self._values(1, 2), self.samples.plain
@@ -130,7 +130,7 @@ class _Parts:
         return g_v / norm, h_v / norm, g_b_v / norm, h_b_v / norm
 
     def _values(self, power: int, made: int) -> Array:
-        """Return a power of C times a power of the mean of P, in each class."""
+        """Return ``c^k p^l``, powers of C times powers of the mean of P, in each class."""
         return np.asarray(self.samples.spectrum.eigenvalue**power * self.samples.made**made)
 
     def _added(self, power: int, made: int, times: int = 1) -> float:
@@ -151,17 +151,17 @@ class _Parts:
         return [once, 2 * k * cross, k**2 * (pairs - mean**2 + samples.ratio * samples.law.square * shared)]
 
     def quadratic(self, *, sphere: bool) -> tuple[Array, Array]:
-        """Return the covariance and the variance of c of the parts of degree two.
+        """Return the covariance of the parts of degree two of p and c, and the variance of that of c.
 
-        They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5). M is ``L^T L`` and samples
-        weighted by ``(a m_1 + a^2 m_2) r + a^2 m_3 r^2``.
+        These parts are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5). M is ``L^T L`` and
+        samples weighted by ``(a m_1 + a^2 m_2) r + a^2 m_3 r^2``.
         """
         samples, traces, law, k = self.samples, self.traces, self.samples.law, self.k
         r, square, weights = law.residual, samples.spectrum.moment(2), self._weights
         followed, r0, phi0, spike = self.followed, law.mean(r), samples.ratio, self.e * self.psi.second
 
         def with_stretch(x: Array, share: float = 0.0) -> Array:
-            """Return ``tr L^T L C X C`` for samples with these weights and a multiple of `added` as X.
+            """Return ``tr L^T L C X C``, where X is samples with the weights `x` and the multiple `share` of `added`.
 
             In products with `added` the metric P has its mean in each class.
             """
@@ -180,7 +180,7 @@ class _Parts:
             return np.asarray(found * [1.0, 2 * k, k**2])
 
         def plain(x: Array, y: Array, of_x: float, of_y: float) -> float:
-            """Return ``tr XCYC`` for two such sums."""
+            """Return ``tr XCYC`` for two such sums, with the multiples `of_x` and `of_y` of `added`."""
             found = of_x * law.mean(y) + of_y * law.mean(x)
             return traces.plain(x, y) + found * self._added(2, 0) + of_x * of_y * self._added(2, 0, 2)
 
@@ -200,7 +200,7 @@ class _Parts:
 
     @cached_property
     def _weights(self) -> Array:
-        """The weights of the samples in M, for powers 0 to 2 of the readout."""
+        """The weights of the samples in M, for powers 0 to 2 of the readout, shape (3, nodes)."""
         samples, traces, r = self.samples, self.traces, self.samples.law.residual
         length = self.e * self.psi.third
         weights = self._shares[:, None] * r
@@ -210,7 +210,7 @@ class _Parts:
 
     @property
     def _shares(self) -> Array:
-        """The multiples of B among the samples of M, for powers 0 to 2 of the readout."""
+        """The multiples of B among the samples of M, for powers 0 to 2 of the readout, shape (3,)."""
         traces, length, residual = self.traces, self.e * self.psi.third, self.samples.mean_over_classes
         return np.array([0.0, length * traces.once, length * self.k * residual * traces.with_others])
 

@@ -146,7 +146,7 @@ class DampedSamples:
     #: `norm`, `alignment`, `off_teacher`, `among`, `sources`, and the law of the rows along it.
     turn: Turn | None = None
     #: Shape (classes,): with an own output of order one, the part of theta along ``f / |f|`` in each class, if it is
-    #: not that of the gradient. Of it they know as of the turn.
+    #: not that of the gradient. Only what knows of `turn` knows of it.
     output: Array | None = None
 
     @cached_property
@@ -466,8 +466,8 @@ class DampedSamples:
     def _noise_along(self, noise: Array, inner: Array, seen: float) -> Array:
         """Return what `_parts` with another noise have along a direction through P, over the direction.
 
-        In each class `inner` is what P multiplies of the direction. The mean product of a sample's projection on it
-        with the weights of the sum is `seen`.
+        In each class `noise` is the other noise and `inner` what P multiplies of the direction, shape (classes,). The
+        mean product of a sample's projection on the direction with the weights of the sum is `seen`.
         """
         q = self._resolvent
         seen *= self.damping / self.ridge

@@ -72,13 +72,13 @@ class ClassDraws:
     """
 
     covariance: Array  #: To leading order in the number of samples, shape (numbers, numbers).
-    #: What the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals changes, shape
-    #: (sums,).
+    #: Shape (sums,): what the last sums gain for each unit of the average of ``r^2``, if nothing else of the residuals
+    #: changes.
     square_slope: Array
 
 
 def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
-    """Return the law of the numbers of a step, whose covariance has the unit ``1 / n_step``.
+    """Return the law of the numbers of a step, with a covariance in proportion to ``1 / n_step``.
 
     Docs, "Spread", equations (D10) and (D11).
     """
@@ -92,9 +92,9 @@ def direction_draws(samples: DampedSamples, n_step: float) -> DirectionDraws:
 def class_draws(samples: DampedSamples, n_step: float, along: Array, across: Array, free: Array) -> ClassDraws:
     """Return the law of the numbers of a step in the classes of directions.
 
-    The unit of the covariance is ``1 / n_step``. The weights of the classes in the sums of ``bt.theta`` and of
-    ``|theta|^2`` off bt are `along` and `across`, shape (sums, classes). The share of the directions in each class that
-    are orthogonal to bt is `free`, shape (classes,).
+    The covariance is in proportion to ``1 / n_step``. `along` and `across`, shape (sums, classes), are the weights of
+    the classes in the sums of ``bt.theta`` and of ``|theta|^2`` off bt. `free`, shape (classes,), is the share of the
+    directions in each class that are orthogonal to bt.
 
     Docs, "Spread", equation (D11a).
     """
@@ -110,11 +110,9 @@ class _Slopes(NamedTuple):
     weight: Array  # Slopes of m, shape (parameters,).
     along: Array  # Slopes of ``bt.omega``, shape (parameters,).
     fitted: Array  # Slopes of omega in each class, as a multiple of bt, shape (parameters, classes).
-    # Shape (parameters, classes): slopes of ``k`` by m in all directions, and what a parameter takes of it in its own
-    # directions.
-    shared: Array
-    own: Array
-    free: Array  # Share of these, shape (classes,).
+    shared: Array  # Slopes of ``k`` by m in all directions, shape (parameters, classes).
+    own: Array  # What a parameter takes of ``k`` in its own directions, shape (parameters, classes).
+    free: Array  # Share of a parameter's own directions in each class, shape (classes,).
 
     @classmethod
     def of(cls, samples: DampedSamples, along: Array, across: Array, free: Array, *, off_teacher: bool) -> _Slopes:

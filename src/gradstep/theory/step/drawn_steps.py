@@ -82,9 +82,10 @@ Deviations: TypeAlias = Iterator[Deviation]
 def law_of_draw(law: Residual, change: Array) -> Residual:
     """Return the law of the samples of a draw whose averages of ``r u``, ``r^2`` and ``r`` are not the means.
 
-    The change is what the averages of the draw are above the means, in this order and perhaps then of ``r u^2``. The
-    law found has the same residuals with other weights. Without the average of ``r u^2`` the projections have the mean
-    square one: rows that the samples do not stretch hardly feel it, and the equations of a damped step rely on it.
+    `change`, shape (3,) or (4,), is what the averages of the draw are above the means, in this order, the fourth that
+    of ``r u^2``. The law found has the same residuals with other weights. Without the fourth average the projections
+    have the mean square one: rows that the samples do not stretch hardly feel it, and the equations of a damped step
+    rely on it.
 
     Docs, "Spread", equation (D8a).
     """
@@ -163,9 +164,8 @@ class _Numbers:
     step: StepStatistics  # The step itself, its spike along the gradient.
     covariance: Array  # Shape (8, 8).
     products: list[SampleForms]  # Directions of the products of samples, the share `_SHARE` of a deviation long.
-    # ``E r u`` and ``E r^2``.
-    linear: float
-    square: float
+    linear: float  # ``E r u``.
+    square: float  # ``E r^2``.
     sampled: float  # ``d / n_step``.
     row: MeanRow  # The mean row of the network, for an initial output of order one only.
 
@@ -282,9 +282,9 @@ def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatisti
 class _OutputShift(NamedTuple):
     """What a vector ``f`` of another draw changes."""
 
-    signal: Array  # Of the spike along bt, over the part of bt, shape (classes,).
-    square: Array  # Of the squared part of the spike along ``f / |f|``, relatively, shape (classes,).
-    residual: float  # Of ``E r^2``.
+    signal: Array  # Change of the spike along bt, over the part of bt, shape (classes,).
+    square: Array  # Relative change of the squared part of the spike along ``f / |f|``, shape (classes,).
+    residual: float  # Change of ``E r^2``.
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,9 @@ _SHARES = (0.8, 1.25)
 def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float, float | None]]:
     """Return probabilities and constants of the initial output, over which a prediction is averaged.
 
-    They are a rule for the law ``N(0, E[a^2] E[sigma]^2)``, with nodes that `refine` multiplies. One constant is None
-    without a step, or where there is none (`gradstep.theory.step.statistics.step_statistics`).
+    The pairs are a quadrature rule for the law ``N(0, E[a^2] E[sigma]^2)``, and `refine` multiplies their number. The
+    constants are for `gradstep.theory.step.statistics.step_statistics`. Without a step, or where the output has no such
+    constant, there is a single pair, and its constant is None.
     """
     if problem.output_scale == "1/N" or problem.readout.kind == "vocabulary" or problem.eta.coefficient == 0:
         return [(1.0, None)]
@@ -157,7 +158,7 @@ class MeanRow:
     slope: float  #: ``mu_1``: the gradient is ``g' - mu_1 b``.
     gain: float  #: ``e E[sigma']``, what the step adds for each unit of the gradient.
     unit: float  #: ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``b``.
-    stretch: float  #: Its factor, as the rows are stretched.
+    stretch: float  #: The factor of the mean row before the step, as the rows are stretched.
     #: Whether the spike is along the common part of the rows; by default it is where that is the better way.
     along_common: bool | None = None
 
@@ -275,8 +276,8 @@ def given_own_output(
     rows along the readout. It is the given one where the initial output is small. What the step adds to the directions
     off the spike is left as it is along the gradient.
 
-    The direction is the common part of the rows or not, as `along_common` says, by default where that is the better
-    way.
+    The direction is the common part of the rows or not, as `along_common` says. By default it is where that is the
+    better way, but not on correlated inputs or after a damped step.
     """
     if problem.output_scale == "1/N":
         return step

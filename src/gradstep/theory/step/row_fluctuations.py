@@ -192,10 +192,10 @@ def own_output_slopes(activation: ScalarFunction) -> tuple[float, float, float]:
     """Return what a feature of a network's own output does to a row, of the ordinary derivative.
 
     The first two are how it stretches the row: ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an
-    input's length, and ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left
-    out, which turns the row instead and of which the stretch is in `StepStatistics.own_norm`, and its mean, which is no
-    different from that of all others. The last is ``E[(sigma - mu_0) (sigma' - E sigma')^2]``, for the squares that the
-    samples add to the norm.
+    input's length, and ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Two parts of that feature
+    are left out: the linear one turns the row instead (its stretch is in `StepStatistics.own_norm`), and the mean is no
+    different from that of all others. The last number is ``E[(sigma - mu_0) (sigma' - E sigma')^2]``, for the squares
+    that the samples add to the norm.
 
     Docs, "Uniform equivalent", equation (E14).
     """
@@ -303,8 +303,8 @@ def row_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after the step, with ``e = eta / sqrt(N)`` and ``phi0 = d / n_step``.
 
-    Initial rows have length one on the `sphere`; otherwise they are Gaussian. The quadratic part of the network's own
-    output adds a multiple of the identity to B, `by_output`.
+    With `sphere` the initial rows have length one; otherwise they are Gaussian. `by_output` is the multiple of the
+    identity that the quadratic part of the network's own output adds to B.
 
     Docs, "Uniform equivalent", equations (E3), (E4), (E5) and (E6).
 

@@ -31,13 +31,13 @@ Array = NDArray[np.float64]
 class StepSamples:
     """Averages over the samples of the step, with ``v = g / |g|``."""
 
-    law: Residual  #: Of ``u`` and ``r``.
+    law: Residual  #: The law of ``u`` and ``r``.
     ratio: float  #: ``phi0 = d / n_step``; zero for a population gradient.
     linear: float  #: ``E u r``.
     #: Shape (nodes,): the Gaussian part of ``r`` at the nodes of the law: noise of real labels, and the initial output.
     from_noise: Array
-    noise_variance: float  #: Its variance.
-    #: What the linear part of the initial output has of it, ``E[t r]`` (zero if that output is small).
+    noise_variance: float  #: The variance of `from_noise`.
+    #: ``E[t r]``, what the residual has of the linear part of the initial output (zero if that output is small).
     own: float = 0.0
     forms: SampleForms | None = None  #: Changes of the products of samples in a draw, of a small initial output.
 

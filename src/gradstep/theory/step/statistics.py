@@ -285,7 +285,7 @@ class StepStatistics:
 def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the values of the readout and their proportions; of a Gaussian one three with its first five moments.
 
-    All values are different, and both arrays are read-only.
+    All values are different. Both arrays have shape (values,) and are read-only.
     """
     if readout.kind == "gaussian":
         values, shares = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6

@@ -12,7 +12,7 @@ __all__ = ["smooth_rise"]
 def smooth_rise(value: float, low: float, high: float) -> float:
     """Return a share that rises from zero at `low` to one at `high`, in the logarithm, with a continuous slope.
 
-    The value is at least zero, and the ends are positive.
+    `value` is at least zero, and `low` and `high` are positive.
     """
     x = math.log(max(value, NOTHING) / low) / math.log(high / low)
     x = min(max(x, 0.0), 1.0)

@@ -141,8 +141,8 @@ def residual_nodes(
     """Return the law of ``(u, y - offset + noise)``, and the noise at its nodes.
 
     The teacher is ``E[y | u]``: the label ``y`` is ``f*(u)``, or with `classes` it is 1 with probability
-    ``(1 + f*(u))/2`` and -1 otherwise. The noise is Gaussian, with so many nodes (`noise_nodes`); what is returned of
-    it has shape (nodes,). Raises `NotConverged` if the teacher varies too fast to be resolved.
+    ``(1 + f*(u))/2`` and -1 otherwise. The noise is Gaussian, with `nodes` nodes (see `noise_nodes`); it is returned at
+    each node of the law. Raises `NotConverged` if the teacher varies too fast to be resolved.
 
     Docs, "Convex losses", equation (P1a).
     """
@@ -180,14 +180,14 @@ def noise_nodes(share: float, ratio: float) -> int:
 class WeightedSamples:
     """The matrix for given weights of the samples.
 
-    The equations are solved point by point. So the ratio may be another at each of the points z of a method, and a
-    frame then has a leading axis for them.
+    The equations are solved point by point. So the ratio may be another at each of the points z of a method, shape
+    (points,), and a frame then has a leading axis for them.
     """
 
     law: Residual
     weight: Array  #: ``omega`` at the nodes of the law, shape (nodes,).
-    ratio: float  #: ``phi0 = d / n_step``, shape (points,).
-    #: Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions, shape (nodes,).
+    ratio: float  #: ``phi0 = d / n_step``.
+    #: Shape (nodes,): mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions.
     output: Array | None = None
     output_variance: float = 0.0  #: Variance of that projection there.
     forms: SampleForms | None = None  #: Changes of the products of samples in a draw, without such a direction.
@@ -240,7 +240,8 @@ class WeightedSamples:
     def _sums(self, m: Complex, powers: Array) -> Complex:
         """Return sums over the nodes of ``1 / (1 + phi0 m omega)`` and minus its derivative in m, times weights.
 
-        The weights are `_powers`, shape (nodes, 4 columns), and the sums have shape (2, points, columns).
+        The weights are `powers`, shape (nodes, 4 columns), from `_powers`, and the sums have shape
+        (2, points, columns).
         """
         sums = _sums(self.ratio * m, self.weight, powers)
         sums[1] *= np.reshape(self.ratio, (-1, 1))
@@ -266,8 +267,8 @@ class WeightedSamples:
     def resolvent(self, z: Complex, m: Complex, slope: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent ``(A - z)^-1`` between some vectors and its derivative, shape (..., vectors, vectors).
 
-        The transform and its derivative at the points are `m` and `slope`. The vectors are the columns of `frame`,
-        shape (directions, vectors), in the directions of `directions_frame`.
+        The points `z` are in the upper half-plane, and `m` and `slope` are the transform and its derivative there. The
+        vectors are the columns of `frame`, shape (directions, vectors), in the directions of `directions_frame`.
 
         Docs, "Structured bulk", equation (A7).
         """
@@ -330,8 +331,9 @@ class WeightedSamples:
     def with_powers(self, z: Complex, m: Complex, frame: Array) -> tuple[Array, Complex]:
         """Return the products of vectors with ``X^T r^p / n_step``, plain and with the resolvent between.
 
-        The powers are ``p = 1, 2, 3``; the points and the frame are as in `resolvent`. The shapes are (vectors, 3), or
-        (points, vectors, 3) if the ratio differs between the points, and (points, vectors, 3).
+        The powers are ``p = 1, 2, 3``; `z`, `m` and `frame` are as in `resolvent`. The plain products have shape
+        (vectors, 3), or (points, vectors, 3) if the ratio differs between the points, and the others
+        (points, vectors, 3).
 
         Docs, "Structured bulk", equation (A7a).
         """
@@ -418,9 +420,9 @@ def _joined(
 ) -> tuple[WeightedSamples, Complex, Array]:
     """Return samples that differ in their ratio as one, which has another at each of the points.
 
-    The first four are as in `WeightedSamples`. Points have shape (laws, points) and frames (laws, directions, vectors)
-    before, (all points,) and (all points, directions, vectors) after; `numbers`, shape (laws, 2), are the ratio and the
-    variance of the output.
+    `law`, `weight`, `output` and `forms` are as in `WeightedSamples`. `numbers`, shape (laws, 2), are the ratio and the
+    variance of the output. The points have shape (laws, points) and become (all points,); the frames have shape
+    (laws, directions, vectors) and become (all points, directions, vectors).
     """
     # An array where there is a number otherwise.
     ratio: Any = np.repeat(numbers[:, 0], z.shape[1])
@@ -450,7 +452,7 @@ def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
 
     A reciprocal is the complex conjugate over the squared size: sums of real numbers are all that the nodes take.
 
-    The weights are `_powers`, shape (nodes, 4 columns), and the sums have shape (2, points, columns).
+    The weights are `powers`, shape (nodes, 4 columns), from `_powers`, and the sums have shape (2, points, columns).
     """
     columns = powers.shape[1] // 4
     plain, squared = np.empty((len(m), 2 * columns)), np.empty((len(m), 3 * columns))
@@ -499,7 +501,7 @@ def directions_frame(alignment: float, output_alignment: float | None = None) ->
 
 
 def largest_residual(teacher: ScalarFunction, offset: float, noise_variance: float, count: float) -> float:
-    r"""Return the absolute value of the largest of a number of residuals, at its median over draws.
+    r"""Return the largest absolute value of `count` residuals ``f*(u) - offset + noise``, at its median over draws.
 
     There the probability of a larger one is :math:`\log2/n`. Docs, "Spectra", equation (Z5).
     """

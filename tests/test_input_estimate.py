@@ -173,3 +173,14 @@ def test_labels_that_no_linear_prediction_follows_have_no_link() -> None:
             _ = law.link
         assert not law.teacher_error or "no link" in str(law.summary())
     assert links < 20
+
+
+def test_a_constant_in_the_labels_changes_their_mean_only():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((300, 10)) * np.arange(1, 11) ** -0.5
+    y = np.tanh(2 * X[:, 0]) + 0.2 * random.standard_normal(300)
+    found, moved = gs.Inputs.from_data(X, y), gs.Inputs.from_data(X, y + 50)
+    assert moved.coefficients[0] == pytest.approx(found.coefficients[0] + 50)
+    np.testing.assert_allclose(moved.coefficients[1:], found.coefficients[1:], atol=1e-9)
+    np.testing.assert_allclose(moved.coefficient_error[1:], found.coefficient_error[1:], atol=1e-9)
+    assert moved.noise == pytest.approx(found.noise, abs=1e-9)

@@ -12,6 +12,7 @@ import gradstep as gs
 from gradstep.cli import app
 from gradstep.theory import Caveat, caveats
 from gradstep.theory.caveats import caveats_of, indicators
+from gradstep.theory.step.statistics import step_statistics
 
 ROOT = Path(__file__).parents[2]
 #: A setting that the validation table finds within a per cent.
@@ -91,6 +92,35 @@ def test_own_rows_is_the_change_of_their_squared_norm():
         assert of(cubic.replace(eta=gs.Step(e, 0.5)))["own_rows"] == pytest.approx(change, rel=1e-6)
     large = cubic.replace(activation="H3", output_scale="1/sqrt(N)", n_step=1200, eta=gs.Step(0.1, 0.5))
     assert of(large)["own_rows"] == 0
+
+
+def test_swing_is_the_variance_of_the_spike_times_what_a_sine_feels_of_it():
+    """With rows of mean square rho^2, E z^2 cos(rho z)^2 and E sin(rho z)^2 have closed forms."""
+    problem = gs.Problem(
+        activation="sin", teacher="tanh", d=200, width=300, n_step=400, n=500, eta=gs.Step(0.8, 0.5), ridge=2.0,
+        readout="constant", inputs=gs.Inputs([3.0, 0.5], [0.2, 0.8]),
+    )  # fmt: skip
+    step = step_statistics(problem, 200, 300, 400)
+    square = 1 + step.spike**2 + step.bulk
+    decay = math.exp(-2 * square)
+    sensitivity = (1 + (1 - 4 * square) * decay) / (1 - decay)
+    variance = step.spike**2 * step.correlated.relative_variance_of_square / 4 / 400
+    assert step.spike**2 > 0.3
+    assert indicators(gs.predict(problem))["swing"] == pytest.approx(variance * sensitivity, rel=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("1/sqrt(N)", 1.0), ("1/N", 0.0)])
+def test_own_output_is_the_share_of_the_power_that_is_not_linear_times_the_strength(scale, factor):
+    """Of a ReLU E sigma^2 = 1/2, with the square of the mean 1/(2 pi) and the linear part 1/4 in it."""
+    problem = gs.Problem(
+        activation="relu", teacher="sin", d=200, width=300, n_step=400, n=500, eta=gs.Step(0.8, 0.5), ridge=2.0,
+        readout="gaussian", output_scale=scale,
+    )  # fmt: skip
+    step = step_statistics(problem, 200, 300, 400)
+    varying = 0.5 - 1 / (2 * math.pi)
+    added = step.spike**2 + step.bulk
+    expected = factor * (varying - 0.25) / varying * added / (1 + added) / math.sqrt(200)
+    assert indicators(gs.predict(problem))["own_output"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_odd_activations_and_absent_steps_have_no_indicator_of_the_others():

@@ -76,6 +76,17 @@ def test_every_mean_and_scale_against_adaptive_quadrature(name):
         assert np.all(np.abs(got - value) < limit), (means[index], scales[index], got - value)
 
 
+@pytest.mark.parametrize("name", ["erf", "erf_scaled", "erf(3*x-1)"])
+def test_a_steep_error_function_alone_has_closed_averages(name):
+    """Where all scales of a batch are wide: a narrow one among them takes panels for all."""
+    function, means, scales = scalar_function(name), MEANS[-2:], SCALES[-2:]
+    found = smoothed(function, means, scales)
+    for place in np.ndindex(means.shape):
+        expected = reference(function, means[place], scales[place], found.slope[place], found.mean[place]).value
+        values = (found.mean, found.slope, found.second_moment, found.residual_variance)
+        np.testing.assert_allclose([value[place] for value in values], expected, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_batch_and_single_values_agree(name):
     function = scalar_function(name)

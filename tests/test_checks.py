@@ -42,7 +42,7 @@ def test_arrays_without_dimensions_are_numbers(value: Any) -> None:
     assert isinstance(plain_number(value), int | float)
     assert real("eta", value) == 16.0
     assert size("n", value) == 16
-    for other in (np.array([16.0]), np.array(True), np.array("16")):
+    for other in (np.array([16.0]), np.array(True), np.array("16"), np.ma.masked):
         with pytest.raises(InvalidInput, match="eta"):
             real("eta", other)
 

@@ -62,9 +62,10 @@ def is_infinite(value: object) -> bool:
 def plain_number(value: object) -> object:
     """Return the number in an array without dimensions, or of another library, as one of Python; all else as it is.
 
-    Such arrays come from iterating over an array of xarray or PyTorch, or from ``numpy.asarray(1.0)``.
+    Such arrays come from iterating over an array of xarray or PyTorch, or from ``numpy.asarray(1.0)``. What NumPy has
+    masked stays what it is: there would be a zero under the mask.
     """
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not getattr(value, "mask", False):
         return cast(Any, value).item()
     return value
 

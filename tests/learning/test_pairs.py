@@ -220,3 +220,21 @@ def test_factors_are_in_double_precision_where_weights_differ_too_much(seed):
     sizes, ridges = [66, 120, 150], 1e-7 * np.arange(1, 6)
     curve, every = (gs.learning_curve(features, targets, n=sizes, ridge=ridges, interpolate=i) for i in (True, False))
     assert (np.abs(curve.test_error - every.test_error) < 0.15 * every.test_standard_error).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "columns", "sizes", "ridges"),
+    [
+        (600, 3, [300, 450, 540, 600], np.logspace(-5, 1, 7)),  # errors were 80 times too small
+        (400, 3, [200, 300, 360, 400], 400 * np.logspace(-8, 0, 9)),  # a factor in single precision was not definite
+    ],
+)
+def test_standardised_columns_of_single_rows_are_seen(count, columns, sizes, ridges):
+    """Their eigenvalues are those of all other columns: without their rows the others have other eigenvectors."""
+    random = np.random.default_rng(0)
+    features = np.column_stack([random.standard_normal((count, 20)), np.eye(count)[:, :columns]])
+    targets = features[:, 0] + 0.3 * random.standard_normal(count)
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    curve, every = (gs.learning_curve(features, targets, n=sizes, ridge=ridges, interpolate=i) for i in (True, False))
+    assert np.abs(np.log(curve.test_error / every.test_error)).max() < 0.4
+    assert np.median(np.abs(np.log(curve.test_error / every.test_error))) < 0.01

@@ -79,9 +79,9 @@ def caveats_of(
     if doubtful:
         size, ridge = max(doubtful, key=lambda pair: doubtful[pair])
         notes.append(
-            f"Errors may be far off with penalties as small as {max(ridge for _, ridge in doubtful):.2g}: at "
+            f"Errors may be far off with penalties up to {max(ridge for _, ridge in doubtful):.2g}: at "
             f"n = {size:g}, ridge = {ridge:.2g}, {doubtful[size, ridge]:.0%} of the error comes from features that "
-            "hardly ten rows share, as rare categories are, and the equations are those of many rows."
+            "hardly ten rows share, such as rare categories, and the equations are those of many rows."
         )
     if failures:
         (size, ridge), error = next(iter(failures.items()))

@@ -38,7 +38,7 @@ from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent, Summed
 from gradstep.learning.rounded import RoundedResolvent, SingleResolvent
 
-__all__ = ["LEAST_REMAINDER", "TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
+__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
 #: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
 #: equation of the errors counts as solved.
@@ -64,7 +64,7 @@ _COMMON_STEPS = 200
 _LARGEST_RATIO = 1 - 1e-9
 #: Least remainder of a row up to which its own terms may be taken out of sums in single precision: rounding grows like
 #: the inverse of its square.
-LEAST_REMAINDER = 1e-2
+_LEAST_REMAINDER = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class WeightedFit:
     @cached_property
     def rounded(self) -> WeightedFit:
         """This fit for several columns of values, with sums over pairs of rows in single precision where they may."""
-        enough = float(self.resolvent.pool.xp.min(self.remainder)) > LEAST_REMAINDER
+        enough = float(self.resolvent.pool.xp.min(self.remainder)) > _LEAST_REMAINDER
         return WeightedFit(self.ratio, self.weights[:, None], RoundedResolvent(self.resolvent, single=enough))
 
     @property

@@ -10,13 +10,13 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.host import to_host
+from gradstep.host import host_errors, to_host
 from gradstep.learning.classification import misclassification
 from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
 from gradstep.learning.interpolation import refined, spline_weights
 from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.rough import near_interpolation, rough_errors
+from gradstep.learning.rough import fitted_alone, near_interpolation, rough_errors
 from gradstep.learning.scatter import scatter_by_few
 from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
@@ -161,6 +161,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     tolerances = rough.tolerances * _FACTORS
     # A factor counts as one if its bound is below twice the tolerance. Nearly all factors are below half their bound.
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < 2 * rough.tolerances, 0.0, math.nan)
+    known[fitted_alone(pool, pairs)] = math.nan
     known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}
     corrections: dict[int, Array] = {}
@@ -184,8 +185,9 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         start = start_at(place) if below else None
         single = pairs[place][0] < _SINGLE * pool.rows and _alike(start)
         try:
-            fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
-        except NotConverged:
+            with host_errors():
+                fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
+        except (NotConverged, np.linalg.LinAlgError):
             if not single:
                 raise
             fit = weighted_fit(pool, *pairs[place], start, _SOLVED)

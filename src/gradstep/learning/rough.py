@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
-from gradstep.learning.diagonal import DiagonalResolvent
 from gradstep.learning.equal_weights import equal_fits, left_out_errors
 from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors
 from gradstep.learning.interpolation import lattice, refined_at_once
 from gradstep.learning.pool import Array, Pool
+from gradstep.learning.rounded import rounded_product
 from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
 
-__all__ = ["Rough", "near_interpolation", "rough_errors"]
+__all__ = ["Rough", "fitted_alone", "near_interpolation", "rough_errors"]
 
 Host = NDArray[np.float64]
 Pair = tuple[float, float]
@@ -38,6 +38,8 @@ _SCALES = np.array([1.0, 0.5])
 _LATTICE = 5
 #: Least share of its residual that a row must be left with. Errors of the diagonal grow like the square of its inverse.
 _LEAST_REMAINDER = 0.03
+#: Largest leverage of a row, with equal weights, up to which bounds of factors hold.
+_LARGEST_LEVERAGE = 0.75
 #: Numbers in the columns of all pairs that are treated at once, and features for each such column.
 _COLUMNS, _FEATURES_PER_COLUMN = 2**17, 16
 #: Largest factors that were measured, see `_bounds`; and the smallest number that is told from zero.
@@ -156,19 +158,30 @@ def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
     return _Diagonal(weights, np.concatenate(errors, axis=1), found.std(axis=2), found, np.concatenate(bounds, axis=1))
 
 
-def near_interpolation(pool: Pool, pairs: list[Pair]) -> list[bool]:
-    """Return for which pairs a row has so little of its residual left that a diagonal resolvent does not describe it.
+def largest_leverage(pool: Pool, pairs: list[Pair]) -> Host:
+    """Return the largest leverage of a row with equal weights, for which the diagonal is the whole, shape (G,)."""
+    samples, ridges = np.array(pairs).reshape(-1, 2).T
+    scaled = to_host(pool.eigenvalues)[:, None] * samples / pool.rows
+    kept = pool.xp.asarray(scaled / (ridges + scaled), device=device(pool.features))
+    return to_host(pool.xp.max(rounded_product(pool.shares, kept), axis=0))
+
+
+def near_interpolation(pool: Pool, pairs: list[Pair]) -> NDArray[np.bool_]:
+    """Return for which pairs a row has so little of its residual left that its own terms hide those of other rows.
 
     A row is left with the share ``1 - n/M`` or more.
     """
-    samples, ridges = np.array(pairs).reshape(-1, 2).T
-    found = samples > (1 - _LEAST_REMAINDER) * pool.rows
-    if found.any():
-        some = pool.xp.asarray(ridges[found], device=device(pool.features))
-        # With nearly as many samples as rows all weights are nearly one.
-        leverage = DiagonalResolvent(pool, some, 1 + 0 * (pool.mass[:, None] + some)).bare_leverage
-        found[found] = to_host(pool.xp.max(leverage, axis=0)) > 1 - _LEAST_REMAINDER
-    return [bool(is_near) for is_near in found]
+    near = np.array(pairs).reshape(-1, 2)[:, 0] > (1 - _LEAST_REMAINDER) * pool.rows
+    return np.asarray(near & (largest_leverage(pool, pairs) > 1 - _LEAST_REMAINDER))
+
+
+def fitted_alone(pool: Pool, pairs: list[Pair]) -> NDArray[np.bool_]:
+    """Return for which pairs a row may have a feature of its own, so that the bounds of factors do not hold.
+
+    Below n = M such a row has hardly any weight, and the other rows have other eigenvectors than the pool: the diagonal
+    lacks a single large number, and not a sum of many small ones.
+    """
+    return np.asarray(largest_leverage(pool, pairs) > _LARGEST_LEVERAGE)
 
 
 def _bounds(errors: RowErrors) -> Host:

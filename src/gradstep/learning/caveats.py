@@ -25,7 +25,7 @@ _MUCH_CAPPED = 0.02
 #: Samples below which there is a caveat: the equations are the leading order in their number.
 _FEW_SAMPLES = 20
 #: Share of an error that may be scatter which few rows make. With more, errors were off by a tenth to several times.
-_MUCH_BY_FEW = 0.1
+_MUCH_BY_FEW = 0.3
 #: Numbers that are multiplied at once.
 _BLOCK = 2**21
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from gradstep.estimators import kernel_rounds
-from gradstep.estimators.kernel_rounds import kernel_gradients
+from gradstep.estimators.kernel_rounds import _PENALTIES, _coefficients, kernel_gradients
 
 
 def table(n, d, seed=0):
@@ -134,3 +134,22 @@ def test_inputs_that_are_no_numbers_end_the_search():
     z, _ = table(600, 3)
     z[500, 1] = np.nan
     assert kernel_gradients(z, z[:, :1], np.ones(600), 3) == (None, 0)
+
+
+def test_the_penalty_is_that_of_generalised_cross_validation():
+    """With the hat matrix of each penalty: the squared residuals over the square of the mean share that is left."""
+    random = np.random.default_rng(0)
+    x, weights = random.standard_normal((40, 2)), random.uniform(0.5, 2.0, 40)
+    kernel = np.exp(-np.linalg.norm(x[:, None] - x, axis=2))
+    y = np.column_stack([np.sin(2 * x[:, 0]), x[:, 1]]) + 0.3 * random.standard_normal((40, 2))
+    root = np.sqrt(weights)[:, None]
+    errors, fits = [], []
+    for penalty in _PENALTIES:
+        left = penalty * np.linalg.inv(root * kernel * root.T + penalty * np.eye(40))
+        errors.append(np.square(left @ (root * y)).sum() / (np.trace(left) / 40) ** 2)
+        fits.append(root * (left @ (root * y)) / penalty)
+    found, error = _coefficients(kernel, y, weights)
+    best = int(np.argmin(errors))
+    assert 0 < best < len(errors) - 1
+    assert error == pytest.approx(errors[best], rel=1e-8)
+    np.testing.assert_allclose(found, fits[best], rtol=1e-6, atol=1e-9)

@@ -439,7 +439,7 @@ class _Search:
 
     def rough_errors(self, points: Array) -> Array:
         """Return the errors to some 1e-5, which is enough to find valleys."""
-        # The penalty varies fastest: problems that differ in nothing else are prepared once.
+        # A penalty that is named first varies fastest: problems that differ in nothing else are prepared once.
         order = np.lexsort(points.T)
         batches = np.split(order, range(_BATCH, len(order), _BATCH))
         values = np.empty(len(points))

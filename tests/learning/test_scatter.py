@@ -54,3 +54,14 @@ def test_features_that_all_rows_share_have_no_caveat():
     features = np.tanh(inputs @ random.standard_normal((10, 300)) / 10**0.5)
     curve = gs.learning_curve(features, inputs[:, 0], n=[100, 200, 300], ridge=[1e-2, 1.0])
     assert not curve.caveats
+
+
+def test_the_few_rows_that_make_an_error_are_among_those_that_are_counted():
+    """Two rows of six hundred share a feature. At half of the pool their scatter is more than all other errors."""
+    random = np.random.default_rng(3)
+    features, targets = random.standard_normal((600, 20)), random.standard_normal(600)
+    features[:, 0] = np.arange(600) < 2
+    errors = row_errors(weighted_fit(pool_of(features, targets[:, None]), 300, 1e-6))
+    scatter = errors.squares - np.square(errors.residuals).sum(axis=1)
+    assert scatter[:2].sum() > 0.3 * errors.squares.sum()
+    assert scatter_by_few(errors) == pytest.approx(scatter[:2].sum() / errors.squares.sum(), rel=1e-2)

@@ -33,7 +33,8 @@ def found(matrix, *others):
 def test_functions_of_the_matrix_are_their_own_diagonals():
     a, _ = drawn()
     diagonals, values, along = found(a, 2.5 * np.eye(SIZE), a, np.linalg.inv(a + 0.3 * np.eye(SIZE)))
-    np.testing.assert_allclose(diagonals.at(values)[0], 2.5, rtol=1e-12)
+    # Rounding is enlarged by the condition of the functions' products, and differs with the number of BLAS threads.
+    np.testing.assert_allclose(diagonals.at(values)[0], 2.5, rtol=1e-10)
     assert np.all((diagonals.at(values) - along)[1:].std(axis=1) < 5e-3 * along[1:].std(axis=1))
 
 

@@ -286,6 +286,13 @@ def test_an_exponential_does_not_overflow_beside_what_vanishes(source, simplifie
     assert np.isfinite(slopes).all()
 
 
+def test_a_small_factor_of_an_exponential_is_not_squared_alone():
+    x = np.array([455.0, 460.0])
+    assert scalar_function("(1e-200*exp(x))**2*exp(-x**2/1e4)")(x) == pytest.approx(
+        np.exp(2 * (x - 200 * np.log(10)) - x**2 / 1e4), rel=1e-9
+    )
+
+
 def test_an_exponential_beside_another_sigmoid_is_kept():
     x = np.array([-1.0, 0.3, 2.0])
     for source in ("exp(3 + x)*sigmoid(x)", "exp(2*x)*sigmoid(-x)", "exp(x + 1)*sigmoid(-x - 2)**1.5"):

@@ -18,9 +18,13 @@ def drawn(random, count, levels, gaussian=20):
 
 
 @pytest.mark.parametrize("levels", [2, 12, 25])
-def test_share_is_that_of_its_definition(levels):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_share_is_that_of_its_definition(levels, weighted):
+    """Of two outputs and rows of different sample weights, too."""
     features, targets = drawn(np.random.default_rng(levels), 50, levels, gaussian=4)
-    errors = row_errors(weighted_fit(pool_of(features, targets[:, None]), 25, 1e-3))
+    outputs = np.column_stack([targets, features[:, 0] ** 2]) if weighted else targets[:, None]
+    weights = np.random.default_rng(1).uniform(0.3, 2.0, 50) if weighted else None
+    errors = row_errors(weighted_fit(pool_of(features, outputs, weights), 25, 1e-3))
     fit, psi = errors.fit, errors.fit.resolvent.whitened
     terms = (fit.weights * (psi @ psi.T)) ** 2
     np.fill_diagonal(terms, 0.0)

@@ -146,10 +146,12 @@ def power(base: Expression, exponent: float) -> Expression:
         return power(base.base, base.exponent * exponent)
     if inner := _exponent(base):
         return apply("exp", multiply(Constant(exponent), inner))
-    if isinstance(base, Product) and len(base.factors) == 2:
-        scale, rest = base.factors
-        if isinstance(scale, Constant) and scale.value > 0 and _exponent(rest):
-            return multiply(power(scale, exponent), power(rest, exponent))
+    match base:
+        # Unless the power of the number alone is rounded to nothing.
+        case Product((Constant(scale), Apply("exp", inner, False))) if scale > 0 and scale**exponent > 0:
+            return multiply(Constant(scale**exponent), apply("exp", multiply(Constant(exponent), inner)))
+        case _:
+            pass
     if exponent < 0 and (found := _logistic(base)):
         factor, argument = found
         return multiply(
@@ -168,20 +170,21 @@ def _without_overflow(factors: list[Expression]) -> list[Expression]:
 
     The exponential may overflow where the other factor is zero. The two arguments may differ by a constant.
     """
-    for exponential in factors:
-        exponent = _exponent(exponential)
-        if exponent is None:
+    # There is one exponential at most, since `multiply` has made one of several.
+    exponential = next((factor for factor in factors if _exponent(factor)), None)
+    if exponential is None or (exponent := _exponent(exponential)) is None:
+        return factors
+    own_shape, own_shift = _without_constant(exponent)
+    for other in factors:
+        base, times = (other.base, other.exponent) if isinstance(other, Power) else (other, 1.0)
+        if not (isinstance(base, Apply) and base.name == "sigmoid" and not base.derivative and times >= 1):
             continue
-        for other in factors:
-            base, times = (other.base, other.exponent) if isinstance(other, Power) else (other, 1.0)
-            if not (isinstance(base, Apply) and base.name == "sigmoid" and not base.derivative and times >= 1):
-                continue
-            opposite = _opposite(base.argument)
-            (shape, shift), (own_shape, own_shift) = _without_constant(opposite), _without_constant(exponent)
-            if shape == own_shape and abs(own_shift - shift) < _LARGEST_EXPONENT:
-                rest = [factor for factor in factors if factor is not exponential and factor is not other]
-                scale = Constant(math.exp(own_shift - shift))
-                return [*rest, scale, apply("sigmoid", opposite), power(base, times - 1)]
+        opposite = _opposite(base.argument)
+        shape, shift = _without_constant(opposite)
+        if shape == own_shape and abs(own_shift - shift) < _LARGEST_EXPONENT:
+            rest = [factor for factor in factors if factor is not exponential and factor is not other]
+            scale = Constant(math.exp(own_shift - shift))
+            return [*rest, scale, apply("sigmoid", opposite), power(base, times - 1)]
     return factors
 
 

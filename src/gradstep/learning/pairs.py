@@ -16,7 +16,7 @@ from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, we
 from gradstep.learning.interpolation import refined, spline_weights
 from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.rough import fitted_alone, near_interpolation, rough_errors
+from gradstep.learning.rough import largest_leverages, rough_errors
 from gradstep.learning.scatter import scatter_by_few
 from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
@@ -35,6 +35,11 @@ _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 _SOLVED, _TOLERANCE = 1e-3, 1e-4
 #: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
 _SINGLE = 0.98
+#: Largest leverages of a row. Above the first a row may have a feature of its own. Below n = M it then has hardly any
+#: weight, and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the
+#: bounds of factors do not see. Above the second, and with such a part of the rows as samples, the row's own terms hide
+#: those of other rows: errors of the diagonal grow like the inverse square of what the leverage leaves.
+_ALONE, _NEAR_INTERPOLATION = 0.75, 0.97
 #: Least weight of a row over the largest, of which the condition number of that factor is the inverse.
 _LEAST_WEIGHT = 1e-4
 
@@ -151,8 +156,11 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
     Docs, "Learning curve", equation (F12).
     """
-    near = near_interpolation(pool, pairs)
-    alone = solved(pool, [pair for pair, is_near in zip(pairs, near, strict=True) if is_near], classes=False)
+    if len(pairs) <= _FEW:
+        return solved(pool, pairs, classes=False)
+    leverages = dict(zip(pairs, largest_leverages(pool, pairs).tolist(), strict=True))
+    near = [pair for pair in pairs if min(pair[0] / pool.rows, leverages[pair]) > _NEAR_INTERPOLATION]
+    alone = solved(pool, near, classes=False)
     pairs = [pair for pair in pairs if pair not in alone]
     rough = rough_errors(pool, pairs) if len(pairs) > _FEW else None
     if rough is None:
@@ -161,7 +169,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     tolerances = rough.tolerances * _FACTORS
     # A factor counts as one if its bound is below twice the tolerance. Nearly all factors are below half their bound.
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < 2 * rough.tolerances, 0.0, math.nan)
-    known[fitted_alone(pool, pairs)] = math.nan
+    known[[leverages[pair] > _ALONE for pair in pairs]] = math.nan
     known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}
     corrections: dict[int, Array] = {}

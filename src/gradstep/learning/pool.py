@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gradstep.host import to_host
 from gradstep.threads import threads_for_factorisation
 
-__all__ = ["Array", "Pool", "pool_of"]
+__all__ = ["Array", "Pool", "pool_of", "spread_out"]
 
 Array = Any
 """An array of any array-API library, in double precision."""
@@ -49,7 +49,7 @@ class Pool:
         """Sum of the sample weights."""
         return float(self.xp.sum(self.mass))
 
-    @property
+    @cached_property
     def order(self) -> NDArray[np.intp]:
         """Places of the rows in an order that does not depend on how they were given, shape (M,).
 
@@ -62,8 +62,7 @@ class Pool:
 
     def probes(self, most: int = 64) -> Array:
         """Return the places of at most `most` rows that stand for all, wherever these lie in the table."""
-        chosen = self.order[:: -(-self.rows // most)].copy()
-        return self.xp.asarray(chosen, device=device(self.features))
+        return self.xp.asarray(spread_out(self.order, most), device=device(self.features))
 
     @cached_property
     def unit(self) -> Array:
@@ -83,6 +82,11 @@ class Pool:
     def blocks(self) -> Iterator[slice]:
         """Yield slices of rows whose features are few enough to be copied."""
         return _slices(self.rows, int(self.features.shape[1]))
+
+
+def spread_out(places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return at most `most` of some places, at equal distances."""
+    return places[:: max(-(-len(places) // most), 1)].copy()
 
 
 def pool_of(features: Array, targets: Array, sample_weight: Array | None = None) -> Pool:

@@ -21,7 +21,7 @@ from gradstep.learning.pool import Array, Pool
 from gradstep.learning.rounded import rounded_product
 from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
 
-__all__ = ["Rough", "fitted_alone", "near_interpolation", "rough_errors"]
+__all__ = ["Rough", "largest_leverages", "rough_errors"]
 
 Host = NDArray[np.float64]
 Pair = tuple[float, float]
@@ -36,10 +36,6 @@ _TOLERANCE = 1e-4
 _SCALES = np.array([1.0, 0.5])
 #: Places along each axis of the pairs for which it is solved first.
 _LATTICE = 5
-#: Least share of its residual that a row must be left with. Errors of the diagonal grow like the square of its inverse.
-_LEAST_REMAINDER = 0.03
-#: Largest leverage of a row, with equal weights, up to which bounds of factors hold.
-_LARGEST_LEVERAGE = 0.75
 #: Numbers in the columns of all pairs that are treated at once, and features for each such column.
 _COLUMNS, _FEATURES_PER_COLUMN = 2**17, 16
 #: Largest factors that were measured, see `_bounds`; and the smallest number that is told from zero.
@@ -158,30 +154,15 @@ def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
     return _Diagonal(weights, np.concatenate(errors, axis=1), found.std(axis=2), found, np.concatenate(bounds, axis=1))
 
 
-def largest_leverage(pool: Pool, pairs: list[Pair]) -> Host:
-    """Return the largest leverage of a row with equal weights, for which the diagonal is the whole, shape (G,)."""
-    samples, ridges = np.array(pairs).reshape(-1, 2).T
+def largest_leverages(pool: Pool, pairs: list[Pair]) -> Host:
+    """Return the largest leverage of a row in the fit with equal weights n/M, shape (G,).
+
+    In the eigenbasis of the pool the resolvent of this fit is diagonal, so that these leverages are exact.
+    """
+    samples, ridges = np.array(pairs).T
     scaled = to_host(pool.eigenvalues)[:, None] * samples / pool.rows
     kept = pool.xp.asarray(scaled / (ridges + scaled), device=device(pool.features))
     return to_host(pool.xp.max(rounded_product(pool.shares, kept), axis=0))
-
-
-def near_interpolation(pool: Pool, pairs: list[Pair]) -> NDArray[np.bool_]:
-    """Return for which pairs a row has so little of its residual left that its own terms hide those of other rows.
-
-    A row is left with the share ``1 - n/M`` or more.
-    """
-    near = np.array(pairs).reshape(-1, 2)[:, 0] > (1 - _LEAST_REMAINDER) * pool.rows
-    return np.asarray(near & (largest_leverage(pool, pairs) > 1 - _LEAST_REMAINDER))
-
-
-def fitted_alone(pool: Pool, pairs: list[Pair]) -> NDArray[np.bool_]:
-    """Return for which pairs a row may have a feature of its own, so that the bounds of factors do not hold.
-
-    Below n = M such a row has hardly any weight, and the other rows have other eigenvectors than the pool: the diagonal
-    lacks a single large number, and not a sum of many small ones.
-    """
-    return np.asarray(largest_leverage(pool, pairs) > _LARGEST_LEVERAGE)
 
 
 def _bounds(errors: RowErrors) -> Host:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gradstep.host import to_host
 from gradstep.learning.equations import RowErrors
-from gradstep.learning.pool import Pool
+from gradstep.learning.pool import Pool, spread_out
 from gradstep.resolution import NOTHING
 
 __all__ = ["scatter_by_few"]
@@ -32,8 +32,8 @@ def scatter_by_few(errors: RowErrors) -> float:
     errors = errors.rounded
     fit, psi = errors.fit, errors.fit.resolvent.whitened
     pool, xp, double = fit.resolvent.pool, fit.resolvent.pool.xp, errors.squares.dtype
-    scatter = errors.squares[:, 0] - xp.sum(errors.residuals**2, axis=1)[:, 0]
-    places, counts = _counted(pool, to_host(scatter))
+    scatter = to_host(errors.squares[:, 0] - xp.sum(errors.residuals**2, axis=1)[:, 0])
+    places, counts = _counted(pool, scatter)
     chosen = xp.asarray(places, device=device(psi))
     few, sums, fourth = xp.take(psi, chosen, axis=0), 0.0, 0.0
     for part in pool.blocks():
@@ -42,7 +42,7 @@ def scatter_by_few(errors: RowErrors) -> float:
         terms = others * (fit.weights[part, 0] * xp.astype(few @ psi[part, :].T, double)) ** 2
         sums, fourth = sums + xp.sum(terms, axis=1), fourth + xp.sum(terms**2, axis=1)
     by_few = to_host(xp.astype(sums**2 < _FEW * fourth, double))
-    made = float((by_few * counts) @ to_host(scatter)[places])
+    made = float((by_few * counts) @ scatter[places])
     return made / max(float(xp.sum(errors.squares)), NOTHING)
 
 
@@ -52,6 +52,6 @@ def _counted(pool: Pool, scatter: NDArray[np.float64]) -> tuple[NDArray[np.intp]
     # In an order that does not depend on how the rows were given, also if they are alike.
     most = order[np.argsort(-scatter[order], kind="stable")[:_COUNTED]]
     rest = order[~np.isin(order, most)]
-    probes = rest[:: -(-len(rest) // _COUNTED) or 1]
+    probes = spread_out(rest, _COUNTED)
     counts = np.full(len(probes), len(rest) / max(len(probes), 1))
     return np.concatenate([most, probes]), np.concatenate([np.ones(len(most)), counts])

@@ -176,7 +176,7 @@ class SteppedNetwork:
     alignment: float  #: Overlap of the network's gradient with the teacher's direction.
     #: The step with its spike along the mean change of the rows, which is that of the gradient to leading order.
     gradient_step: StepStatistics
-    #: The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
+    #: This step in the form in which the rows count as independent of each other (`gradstep.theory.step.own_output`).
     step: StepStatistics
     #: Whether the spike is along the common part of the rows, see `gradstep.theory.step.own_output.MeanRow`.
     along_common: bool

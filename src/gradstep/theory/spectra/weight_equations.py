@@ -110,7 +110,7 @@ class _Blocks(NamedTuple):
 
 
 class _Unknowns(NamedTuple):
-    """What Newton's method solves for, the state, as functions of the traces and of the entries of ``<c H>``."""
+    """The state, for which Newton's method solves, as functions of the traces and of the entries of ``<c H>``."""
 
     # Shape (powers, powers): values of ``M`` as forms of the traces, and the other way round.
     forms: Array

@@ -256,7 +256,7 @@ def _law(equations: WeightEquations, d: float) -> tuple[WeightEquations, Law]:
 
 
 class _Resolvent(NamedTuple):
-    """What the resolvent of the layer with its spike is made of."""
+    """Parts of the resolvent of the layer with its spike."""
 
     h: complex  # The bulk's resolvent along the readout.
     added: complex  # That along all that the step adds, with its strength: the bracket in equation (Z7).

@@ -153,7 +153,7 @@ class CorrelatedSamples:
     #: An initial output of order one: the gradient then has the part ``E[u_f r] f / |f|`` beside that of the
     #: teacher.
     own: OwnOutput | None = None
-    #: What the spike has beside the teacher's part, if that is not what the gradient has.
+    #: Parts of the spike beside that along the teacher, where they differ from those of the gradient.
     beside: SpikeBeside | None = None
     #: Shape (classes,): the mean that the quadratic part of the network's own output gives B in each class, equation
     #: (C19e). The gradient does not know of it.

@@ -34,7 +34,7 @@ class DirectionDraws:
 
     mean: Array  #: Shape (5,).
     covariance: Array  #: To leading order in the number of samples, shape (5, 5).
-    #: What ``|theta|^2`` gains for each unit of the average of ``r^2``, if nothing else of the residuals changes.
+    #: Derivative of ``|theta|^2`` with respect to the average of ``r^2``, with all else of the residuals as it is.
     square_slope: float
 
 

@@ -280,7 +280,7 @@ def _scaled(step: StepStatistics, square: float, by_mean: float) -> StepStatisti
 
 
 class _OutputShift(NamedTuple):
-    """What a vector ``f`` of another draw changes."""
+    """Changes of the step if the vector ``f`` is that of another draw."""
 
     signal: Array  # Change of the spike along bt, over the part of bt, shape (classes,).
     square: Array  # Relative change of the squared part of the spike along ``f / |f|``, shape (classes,).

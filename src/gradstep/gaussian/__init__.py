@@ -4,7 +4,7 @@ from gradstep.gaussian.functions import REGISTERED, ScalarFunction, scalar_funct
 from gradstep.gaussian.hermite import hermite_coefficients
 from gradstep.gaussian.moments import Moments, is_continuous, moments
 from gradstep.gaussian.multivariate import MultivariateFunction, function_of
-from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, hermite_rule, trapezoidal_rule
+from gradstep.gaussian.quadrature import Estimate, expectation, folded, gaussian_rule, hermite_rule, trapezoidal_rule
 from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed, smoothed_mean
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "ScalarFunction",
     "Smoothed",
     "expectation",
+    "folded",
     "function_of",
     "gaussian_rule",
     "hermite_coefficients",

@@ -159,6 +159,13 @@ def trapezoidal_rule(
     return nodes, weights / weights.sum()
 
 
+def folded(rule: tuple[NDArray[np.float64], NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the half above zero of a symmetric rule without a node there: it averages what is even."""
+    nodes, weights = rule
+    half = nodes.size // 2
+    return nodes[half:], 2 * weights[half:]
+
+
 def expectation(
     integrand: Callable[[Any], Any],
     *,

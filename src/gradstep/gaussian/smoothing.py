@@ -122,7 +122,7 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
     with np.errstate(over="ignore", invalid="ignore"):
         closed = _closed_form(function, m, s)
         if closed is None:
-            closed = _by_quadrature(function, m, s)
+            closed = _by_quadrature(function, m, s, _first_moments, 3)
         first, slope, residual = closed
         still = s == 0
         if still.any():
@@ -135,18 +135,26 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
 
 
 def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Array:
-    """Return E f(mean + scale z) alone, which an error function has in closed form at every scale.
+    """Return E f(mean + scale z) alone: less work, and an error function has it in closed form at every scale.
 
-    Means and scales are as in `smoothed`. Raises `InvalidInput` as `smoothed` does.
+    Means and scales are as in `smoothed`. Raises `InvalidInput` if the scale is negative, anything is not finite, or f
+    grows so fast that the mean is infinite.
 
     Docs, "Gaussian calculus", equation (G4).
     """
     kind, data = _plan(function)
-    if kind != "erf":
-        return smoothed(function, mean, scale).mean
     m, s, shape = _arguments(mean, scale)
-    slope, intercept = data
-    return _error_mean((slope * m + intercept) / np.hypot(1.0, slope * s)).reshape(shape)
+    if kind == "erf":
+        slope, intercept = data
+        return _error_mean((slope * m + intercept) / np.hypot(1.0, slope * s)).reshape(shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        closed = _closed_form(function, m, s)
+        first = (_by_quadrature(function, m, s, _only_mean, 1) if closed is None else closed)[0]
+        still = s == 0
+        first[still] = function(m[still])
+    if not np.isfinite(first).all():
+        raise _no_finite_moments(function, s)
+    return first.reshape(shape)
 
 
 def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike, order: int) -> Array:
@@ -185,14 +193,18 @@ def _arguments(mean: ArrayLike, scale: ArrayLike) -> tuple[Array, Array, tuple[i
     return m.ravel(), s.ravel(), m.shape
 
 
-def _by_quadrature(function: ScalarFunction, m: Array, s: Array) -> Array:
-    """Return mean, slope and residual variance by quadrature, at many means of one scale from few of them."""
-    averages = partial(_averages, function, reduce=_first_moments, count=3, order=0)
+def _by_quadrature(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, count: int) -> Array:
+    """Return `count` statistics of low order by quadrature, at many means of one scale from few of them."""
+    averages = partial(_averages, function, reduce=reduce, count=count, order=0)
     # A polynomial needs few nodes. The averages of an exponential differ so much in size within a panel of means that
     # the small ones would lose their digits there.
     if _plan(function)[0] == "polynomial" or _growth(function) is None:
         return averages(m, s)
     return at_many_means(averages, m, s)
+
+
+def _only_mean(values: Array, z: Array, weight: Array) -> Array:
+    return np.asarray(values @ weight if z.ndim == 1 else np.einsum("ij,ij->i", weight, values))[None]
 
 
 def _first_moments(values: Array, z: Array, weight: Array) -> Array:

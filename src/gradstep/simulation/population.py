@@ -19,7 +19,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.gaussian import ScalarFunction, gaussian_rule, moments, smoothed, smoothed_mean
+from gradstep.gaussian import ScalarFunction, folded, gaussian_rule, moments, smoothed, smoothed_mean, trapezoidal_rule
 from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.closed_kernels import closed_kernel
@@ -30,7 +30,6 @@ _REACH = 9.0
 _PANEL_NODES = 20
 _MAX_NODES = 20_000
 _TABLE_POINTS = 200_000
-_ROUNDING = 1e-13
 _DIGITS = 34.0  # -log of the aliasing error aimed at
 
 
@@ -99,15 +98,14 @@ def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array,
     """Compute ``E sigma(u_i) sigma(u_j)``, in closed form where one is known.
 
     The first layer, shape (N, d), is in double precision. The general method conditions on the direction, a unit
-    vector of shape (d,); closed forms do not use it. The accepted spectral norm of the error is `tolerance`, which is
-    raised to what rounding allows if it is below that.
+    vector of shape (d,); closed forms do not use it. The accepted spectral norm of the error is `tolerance`, or what
+    rounding allows if that is more.
     """
-    variances = array_namespace(weights).sum(weights * weights, axis=1)
-    second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)
     closed = closed_kernel(activation)
     if closed is None:
-        accepted = max(tolerance, _ROUNDING * float(second_moments.sum()))
-        return conditional_kernel(activation, weights, direction, accepted)
+        return conditional_kernel(activation, weights, direction, tolerance)
+    variances = array_namespace(weights).sum(weights * weights, axis=1)
+    second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)
 
     def transform(tile: Array, rows: slice, columns: slice) -> Array:
         return closed(tile, variances[rows][:, None], variances[columns][None, :])
@@ -132,7 +130,9 @@ def teacher_correlations(
 
     For each neuron ``mean`` is ``<w_i, beta*>``, and ``scale`` the norm of the part of ``w_i`` orthogonal to ``beta*``.
     """
-    nodes, weights = _teacher_rule(teacher, mean, scale)
+    rule = _teacher_rule(teacher, mean, scale)
+    alike = activation.parity is not None and activation.parity == teacher.parity and not teacher.kinks
+    nodes, weights = folded(rule) if alike else rule
     weighted = weights * np.asarray(teacher(nodes))
     rows = max(1, _TABLE_POINTS // nodes.size)
     pieces = [
@@ -164,6 +164,4 @@ def _teacher_rule(
         )
     if teacher.kinks:
         return gaussian_rule(teacher.kinks, resolution=panel, order=_PANEL_NODES, half_range=_REACH)
-    nodes = np.linspace(-_REACH, _REACH, math.ceil(2 * _REACH / step) + 1)
-    weights = np.exp(-(nodes**2) / 2)
-    return nodes, weights / weights.sum()
+    return trapezoidal_rule(step, _REACH, thinning=math.inf)

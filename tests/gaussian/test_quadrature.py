@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import expectation, gaussian_rule, hermite_rule, scalar_function, trapezoidal_rule
+from gradstep.gaussian import expectation, folded, gaussian_rule, hermite_rule, scalar_function, trapezoidal_rule
 
 
 @pytest.mark.parametrize("power", range(0, 21, 2))
@@ -130,6 +130,13 @@ def test_even_trapezoidal_rule():
     np.testing.assert_allclose(np.diff(nodes), 0.5, rtol=1e-14)
     assert nodes[-1] == 8.25
     assert weights @ np.cos(2 * nodes) == pytest.approx(math.exp(-2), rel=1e-12)
+
+
+def test_half_of_a_symmetric_rule_averages_even_functions():
+    nodes, weights = folded(trapezoidal_rule(0.25, 8.5, thinning=math.inf))
+    assert (nodes > 0).all()
+    for power, moment in ((0, 1.0), (2, 1.0), (4, 3.0), (6, 15.0)):
+        assert weights @ nodes**power == pytest.approx(moment, rel=1e-13)
 
 
 def test_trapezoidal_rule():

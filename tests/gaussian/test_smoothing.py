@@ -241,7 +241,7 @@ def test_hermite_smoothed(name, mean, scale):
     np.testing.assert_allclose(value, exact, atol=1e-10 * size)
 
 
-@pytest.mark.parametrize("name", ["erf(2*x-0.3)", "erf(x)", "tanh(x)", "relu(x)", "sin(x)"])
+@pytest.mark.parametrize("name", ["erf(2*x-0.3)", "erf(x)", "tanh(x)", "relu(x)", "sin(x)", "abs(tanh(x))"])
 def test_the_mean_alone_is_that_of_all_averages(name):
     mean, scale = np.linspace(-9, 9, 31)[:, None], np.array([0.0, 1e-8, 0.3, 1.0, 7.0])
     function = scalar_function(name)

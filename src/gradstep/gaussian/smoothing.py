@@ -149,7 +149,7 @@ def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -
         return _error_mean((slope * m + intercept) / np.hypot(1.0, slope * s)).reshape(shape)
     with np.errstate(over="ignore", invalid="ignore"):
         closed = _closed_form(function, m, s)
-        first = (_by_quadrature(function, m, s, _only_mean, 1) if closed is None else closed)[0]
+        first: Array = (_by_quadrature(function, m, s, _only_mean, 1) if closed is None else closed)[0]
         still = s == 0
         first[still] = function(m[still])
     if not np.isfinite(first).all():

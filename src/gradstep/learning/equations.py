@@ -44,7 +44,9 @@ __all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors
 #: equation of the errors counts as solved.
 TOLERANCE = 1e-6
 _NEWTON_STEPS = 60
-_HALVINGS = 40
+#: Halvings of a step that is known to lead upwards, and of Newton's step for n > M, where nothing is known: one that is
+#: still too long after these leads away.
+_HALVINGS, _FEW_HALVINGS = 40, 4
 #: Factor by which a plain step shortens the distance from the solution that makes it quicker than Newton's.
 _QUICK = 0.3
 _ROUNDING = "Use a larger ridge: rounding hides the solution."
@@ -297,9 +299,10 @@ def _solver(samples: float, ridge: float) -> str:
 def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedFit | None:
     """Return a better fit along one of a few directions; None if there is none."""
     xp = fit.resolvent.pool.xp
-    for step, exact in _directions(fit):
+    for step, halvings in _directions(fit):
+        exact = halvings > 0
         length = min(1.0, _LONGEST_STEP / max(float(xp.max(xp.abs(step))), _LONGEST_STEP))
-        for _ in range(_HALVINGS if exact else 1):
+        for _ in range(1 + halvings):
             weights = fit.weights * xp.exp(length * step)
             if bool(xp.all(weights < 1 if fit.ratio < 1 else weights > 1)):
                 following = at(weights)
@@ -312,25 +315,25 @@ def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedF
     return None
 
 
-def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
+def _directions(fit: WeightedFit) -> Iterator[tuple[Array, int]]:
     """Yield Newton's step, rough and then exact, and the plain one, to what each weight's own equation makes of it.
 
-    With each comes whether it is known to lead upwards. Where all leverages are small there is only the plain step: it
-    shortens the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
-    The rough step has the matrix of a diagonal resolvent.
+    With each comes how often it may be halved. Where all leverages are small there is only the plain step: it shortens
+    the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows. The
+    rough step has the matrix of a diagonal resolvent. It is taken whole or not at all.
     """
     plain = fit.resolvent.pool.xp.log(fit.own_weights / fit.weights)
     if fit.contraction < _QUICK:
-        yield plain, True
+        yield plain, _HALVINGS
         return
     with suppress(NotDefinite):
         if fit.ratio < 1:
             columns = fit.weights[:, None]
             rough = WeightedFit(fit.ratio, columns, DiagonalResolvent(fit.resolvent.pool, fit.resolvent.ridge, columns))
-            yield rough.newton_step(fit.remainder[:, None])[:, 0], False
+            yield rough.newton_step(fit.remainder[:, None])[:, 0], 0
     with suppress(NotDefinite):
-        yield fit.newton_step(), True
-    yield plain, True
+        yield fit.newton_step(), _HALVINGS if fit.ratio < 1 else _FEW_HALVINGS
+    yield plain, _HALVINGS
 
 
 def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = TOLERANCE) -> WeightedFit:

@@ -14,7 +14,7 @@ from gradstep.learning.caveats import caveats_of, copies
 from gradstep.learning.classification import are_classes
 from gradstep.learning.curve import LearningCurve
 from gradstep.learning.given import checked_ridges, checked_rows, checked_sizes, default_ridges
-from gradstep.learning.pairs import Cell, extrapolated, interpolated, measured, solved
+from gradstep.learning.pairs import FEW, Cell, extrapolated, interpolated, measured, solved
 from gradstep.learning.pool import pool_of
 from gradstep.learning.reach import with_neighbours
 from gradstep.resolution import NOTHING
@@ -98,8 +98,10 @@ def learning_curve(
         classes = are_classes(given.targets)
         pairs = [(n, penalty) for n in sizes.tolist() for penalty in ridges.tolist()]
         within = [pair for pair in dict.fromkeys(pairs) if pair[0] <= rows]
-        cells, failures = extrapolated(pool, [pair for pair in pairs if pair[0] > rows], classes)
-        few = interpolated(pool, within) if interpolate and not classes else solved(pool, within, classes)
+        interpolate = interpolate and not classes
+        beyond = [pair for pair in pairs if pair[0] > rows]
+        cells, failures = extrapolated(pool, beyond, classes, rough=interpolate and len(pairs) > FEW)
+        few = interpolated(pool, within) if interpolate else solved(pool, within, classes)
         cells |= measured(pool, few)
         if failures:
             (size, penalty), failure = next(iter(failures.items()))

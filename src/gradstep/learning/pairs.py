@@ -21,20 +21,21 @@ from gradstep.learning.scatter import scatter_by_few
 from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
 
-__all__ = ["Cell", "extrapolated", "interpolated", "measured", "solved"]
+__all__ = ["FEW", "Cell", "extrapolated", "interpolated", "measured", "solved"]
 
 Host = NDArray[np.float64]
 Pair = tuple[float, float]
 
-#: Up to so many pairs with n at most M, each of them is solved.
-_FEW = 12
+#: Up to so many pairs, each of them is solved.
+FEW = 12
 #: Tolerances of the factors between the whole resolvent and its diagonal, over those of the diagonal's own numbers.
 _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 #: Largest change of the logarithm of a weight by its own equation, where others are interpolated: in the mean over rows
 #: it is a tenth of that. And the relative residual of the equation of the errors.
 _SOLVED, _TOLERANCE = 1e-3, 1e-4
-#: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
-_SINGLE = 0.98
+#: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more. And
+#: from which it is enough: weights are bounded, and a row has n/M - 1 over its weight left, or more.
+_SINGLE, _SINGLE_BEYOND = 0.98, 1.2
 #: Largest leverages of a row. Above the first a row may have a feature of its own. Below n = M it then has hardly any
 #: weight, and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the
 #: bounds of factors do not see. Above the second, and with such a part of the rows as samples, the row's own terms hide
@@ -90,24 +91,52 @@ def _alike(weights: Array) -> bool:
     return float(xp.min(weights)) > _LEAST_WEIGHT * float(xp.max(weights))
 
 
-def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
+def extrapolated(
+    pool: Pool, pairs: list[Pair], classes: bool, *, rough: bool
+) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
     """Solve pairs with n > M, for each n from the largest penalty down: each begins where the last two lead.
 
-    `classes` says whether the targets are classes. Return the cells, and why pairs have no solution.
+    Where a penalty has no solution a smaller one has none either: leverages grow, and more rows ask for the largest
+    weight. `classes` says whether the targets are classes, and `rough` whether pairs need no more digits than those
+    that others are interpolated from. Return the cells, and why pairs have no solution.
     """
     cells: dict[Pair, Cell] = {}
     failures: dict[Pair, NotConverged] = {}
     solved_for: dict[float, list[tuple[float, Array]]] = {}
+    failed: dict[float, NotConverged] = {}
     for n, ridge in sorted(set(pairs), key=lambda pair: (pair[0], -pair[1])):
+        if n in failed:
+            failures[n, ridge] = failed[n]
+            continue
         before = solved_for.setdefault(n, [])
         try:
-            errors = row_errors(weighted_fit(pool, n, ridge, _continued(before, ridge)))
+            start = _continued(before, ridge)
+            errors = (_rough_errors if rough else _exact_errors)(pool, (n, ridge), start)
             cells[n, ridge] = _cell(errors, classes)
         except NotConverged as failure:
-            failures[n, ridge] = failure
+            failures[n, ridge] = failed[n] = failure
             continue
         before.append((ridge, errors.fit.weights))
     return cells, failures
+
+
+def _exact_errors(pool: Pool, pair: Pair, start: Array | None) -> RowErrors:
+    return row_errors(weighted_fit(pool, *pair, start))
+
+
+def _rough_errors(pool: Pool, pair: Pair, start: Array | None) -> RowErrors:
+    """Return the errors of a pair with the digits that interpolation needs, if possible from single precision."""
+    ratio = pair[0] / pool.rows
+    single = (ratio < _SINGLE or ratio >= _SINGLE_BEYOND) and (start is None or _alike(start))
+    try:
+        # Rounding may leave nothing of a row for weights that are tried, and then not taken.
+        with host_errors(), np.errstate(divide="ignore", invalid="ignore"):
+            fit = weighted_fit(pool, *pair, start, _SOLVED, single=single)
+    except (NotConverged, np.linalg.LinAlgError):
+        if not single:
+            raise
+        fit = weighted_fit(pool, *pair, start, _SOLVED)
+    return row_errors(fit, _TOLERANCE, rounded=True)
 
 
 def _continued(before: list[tuple[float, Array]], ridge: float) -> Array | None:
@@ -146,7 +175,7 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
 
 def solved(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
     """Solve each of some pairs with n at most M; `classes` says whether the targets are classes."""
-    return {pair: _cell(row_errors(weighted_fit(pool, *pair)), classes) for pair in pairs}
+    return {pair: _cell(_exact_errors(pool, pair, None), classes) for pair in pairs}
 
 
 def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
@@ -156,13 +185,13 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
     Docs, "Learning curve", equation (F12).
     """
-    if len(pairs) <= _FEW:
+    if len(pairs) <= FEW:
         return solved(pool, pairs, classes=False)
     leverages = dict(zip(pairs, largest_leverages(pool, pairs).tolist(), strict=True))
     near = [pair for pair in pairs if min(pair[0] / pool.rows, leverages[pair]) > _NEAR_INTERPOLATION]
     alone = solved(pool, near, classes=False)
     pairs = [pair for pair in pairs if pair not in alone]
-    rough = rough_errors(pool, pairs) if len(pairs) > _FEW else None
+    rough = rough_errors(pool, pairs) if len(pairs) > FEW else None
     if rough is None:
         return alone | solved(pool, pairs, classes=False)
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
@@ -191,17 +220,10 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     def measure(place: int) -> Host:
         below = pairs[place][0] < pool.rows
         start = start_at(place) if below else None
-        single = pairs[place][0] < _SINGLE * pool.rows and _alike(start)
-        try:
-            with host_errors():
-                fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
-        except (NotConverged, np.linalg.LinAlgError):
-            if not single:
-                raise
-            fit = weighted_fit(pool, *pairs[place], start, _SOLVED)
+        errors = _rough_errors(pool, pairs[place], start)
         if below:
-            corrections[place] = pool.xp.log(fit.weights / rough.weights[place])
-        cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
+            corrections[place] = pool.xp.log(errors.fit.weights / rough.weights[place])
+        cells[place] = cell = _cell(errors, classes=False)
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
         return np.asarray(found - logarithms[place])
 

@@ -30,7 +30,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.gaussian import ScalarFunction, folded, hermite_smoothed, smoothed, trapezoidal_rule
+from gradstep.gaussian import ScalarFunction, folded, hermite_smoothed, trapezoidal_rule
 from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.tiles import TILE_ROWS, map_symmetric, set_diagonal
@@ -40,7 +40,6 @@ MAX_ORDER = 256
 MAX_NODES = 4000
 _REACH = 9.0  # the Gaussian weight beyond is 2e-18
 _ALIASING = 1e-14
-_ROUNDING = 1e-13  # of the trace of the matrix: a smaller tolerance is not met
 _TABLE_POINTS = 20_000  # (neuron, node) pairs smoothed at a time: bounds the memory of the quadrature
 _FEW_NEURONS = 3  # over the nodes, up to which a product with all of them is faster than to find fewer columns
 
@@ -61,13 +60,20 @@ class FeatureKernel:
     error_bound: float
 
 
-def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Array, tolerance: float) -> FeatureKernel:
+def conditional_kernel(
+    activation: ScalarFunction,
+    weights: Array,
+    direction: Array,
+    tolerance: float,
+    second_moments: NDArray[np.float64],
+) -> FeatureKernel:
     """Compute the feature kernel for any activation.
 
-    The first layer, shape (N, d), is in double precision. The direction, shape (d,), is the unit vector to condition
-    on. Any gives the right answer; the one along which the neurons are most correlated gives it with the fewest orders.
-    The orders that are left out have a spectral norm of at most `tolerance`, absolute, or what rounding allows if that
-    is more. The compression of the others adds a tenth of it to the bound on the error. Raises `NotConverged` if `MAX_ORDER` orders do not reach the
+    The first layer, shape (N, d), is in double precision. The second moments ``E sigma(u_i)^2``, shape (N,), are the
+    diagonal of the kernel. The direction, shape (d,), is the unit vector to condition on. Any gives the right answer;
+    the one along which the neurons are most correlated gives it with the fewest orders.
+    The orders that are left out have a spectral norm of at most `tolerance`, absolute, and the compression of the
+    others adds a tenth of it to the bound on the error. Raises `NotConverged` if `MAX_ORDER` orders do not reach the
     tolerance: neurons that stay strongly correlated (small ``d``) with an activation that is not smooth.
     """
     xp = array_namespace(weights)
@@ -78,8 +84,6 @@ def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Ar
     correlation = across @ across.T
     set_diagonal(correlation, np.zeros(correlation.shape[0]))
     mean, scale = to_host(along), to_host(spread)
-    second_moments = np.asarray(smoothed(activation, 0.0, np.hypot(mean, scale)).second_moment)
-    tolerance = max(tolerance, _ROUNDING * float(second_moments.sum()))
     rule = _rule(mean, scale)
     nodes, node_weights = rule if activation.parity is None else folded(rule)  # A_k(i, -kappa) is then +-A_k(i, kappa)
     powers = _PowerSums(correlation)
@@ -118,12 +122,12 @@ def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Ar
     return FeatureKernel(correlation, float(bounds[last]) + 0.1 * tolerance)
 
 
-def _rule(mean: NDArray[np.float64], scale: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+def _rule(mean: NDArray[np.float64], scale: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return nodes and weights of the trapezoidal rule for E_kappa, fine enough for the sharpest neuron."""
     with np.errstate(divide="ignore", invalid="ignore"):
         sharpness = np.where(mean == 0, 0.0, np.abs(mean) / scale).max()
     step = 2 * math.pi / math.sqrt(-2 * math.log(_ALIASING) * (1 + 2 * sharpness**2))
-    if not 2 * _REACH <= MAX_NODES * step:
+    if not MAX_NODES * step >= 2 * _REACH:
         raise NotConverged(
             "Population kernel",
             2 * _REACH / step,

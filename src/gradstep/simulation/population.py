@@ -30,6 +30,7 @@ _REACH = 9.0
 _PANEL_NODES = 20
 _MAX_NODES = 20_000
 _TABLE_POINTS = 200_000
+_ROUNDING = 1e-13
 _DIGITS = 34.0  # -log of the aliasing error aimed at
 
 
@@ -101,11 +102,12 @@ def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array,
     vector of shape (d,); closed forms do not use it. The accepted spectral norm of the error is `tolerance`, or what
     rounding allows if that is more.
     """
-    closed = closed_kernel(activation)
-    if closed is None:
-        return conditional_kernel(activation, weights, direction, tolerance)
     variances = array_namespace(weights).sum(weights * weights, axis=1)
     second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)
+    closed = closed_kernel(activation)
+    if closed is None:
+        accepted = max(tolerance, _ROUNDING * float(second_moments.sum()))
+        return conditional_kernel(activation, weights, direction, accepted, second_moments)
 
     def transform(tile: Array, rows: slice, columns: slice) -> Array:
         return closed(tile, variances[rows][:, None], variances[columns][None, :])

@@ -1,4 +1,4 @@
-"""Arrays of any library as NumPy arrays, and errors of PyTorch as those of NumPy."""
+"""What array libraries do in different ways: copies on the machine, the diagonal of a matrix, and errors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_torch_array
-from numpy.typing import NDArray
+from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["host_errors", "to_host"]
+__all__ = ["host_errors", "set_diagonal", "to_host"]
+
+_TILE = 256
 
 
 def to_host(values: Any) -> NDArray[np.float64]:
@@ -19,6 +21,19 @@ def to_host(values: Any) -> NDArray[np.float64]:
     if is_torch_array(values):
         values = values.detach().cpu()
     return np.asarray(values, dtype=np.float64)
+
+
+def set_diagonal(matrix: Any, values: ArrayLike) -> None:
+    """Replace the diagonal of a square matrix in place, by numbers or by one number."""
+    if is_numpy_array(matrix):
+        np.fill_diagonal(matrix, values)
+        return
+    xp, where, size = array_namespace(matrix), device(matrix), matrix.shape[0]
+    diagonal = xp.asarray(np.broadcast_to(values, size).copy(), dtype=matrix.dtype, device=where)
+    for start in range(0, size, _TILE):  # the array standard has no strided view of a diagonal
+        part = slice(start, min(start + _TILE, size))
+        own = xp.eye(part.stop - start, dtype=xp.bool, device=where)
+        matrix[part, part] = xp.where(own, diagonal[part], matrix[part, part])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.simulation.closed_kernels import closed_kernel
 from gradstep.simulation.conditional_kernel import FeatureKernel, conditional_kernel
 from gradstep.simulation.population import feature_kernel
-from gradstep.simulation.tiles import TILE_ROWS, map_symmetric, set_diagonal
+from gradstep.simulation.tiles import TILE_ROWS, map_symmetric
 
 CLOSED = ["linear", "relu", "leaky_relu", "erf", "erf_scaled", "sign", "sin", "cos"]
 GENERAL = ["tanh", "tanh(x)**2", "softplus", "hardtanh", "0.3*x + abs(x)", "hermite3"]
@@ -165,15 +165,6 @@ def test_kernel_against_samples(name: str) -> None:
     products = features[:, :, None] * features[:, None, :]
     z = (products.mean(axis=0) - matrix) / (products.std(axis=0) / math.sqrt(40_000))
     assert np.max(np.abs(z)) < 4.8  # 78 correlated z-scores
-
-
-@pytest.mark.parametrize("size", [4, 2 * TILE_ROWS + 3])
-def test_diagonal_is_set_and_nothing_else(size: int) -> None:
-    values, matrix = np.random.default_rng(0).standard_normal(size), np.arange(1.0 * size**2).reshape(size, size)
-    expected = matrix.copy()
-    expected[np.diag_indices(size)] = values
-    set_diagonal(matrix, values)
-    np.testing.assert_array_equal(matrix, expected)
 
 
 def test_map_symmetric_visits_every_entry_once() -> None:

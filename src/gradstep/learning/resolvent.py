@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 from scipy.linalg import get_lapack_funcs, solve_triangular
 
+from gradstep.host import set_diagonal
 from gradstep.learning.pool import Array, Pool
 
 __all__ = ["Resolvent", "Summed", "holds_pairs", "squares_of_others"]
@@ -32,8 +33,8 @@ def squares_of_others(correlations: Array) -> Array:
     Next to interpolation a row's own entry is larger than all others by so much that it could not be subtracted later.
     """
     squares = correlations**2
-    xp = array_namespace(squares)
-    return squares * (1 - xp.eye(squares.shape[0], dtype=squares.dtype, device=device(squares)))
+    set_diagonal(squares, 0.0)
+    return squares
 
 
 class Summed(NamedTuple):

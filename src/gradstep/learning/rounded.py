@@ -206,7 +206,7 @@ class RoundedResolvent:
         if first.moment is not None and second.moment is not None:
             return self.quadratic((first.moment + ridge[:, None, None] * self.identity) @ second.moment)
         (scaled, size), psi = self.rounded(second.values), self.whitened
-        turned = self._correlations @ (scaled * psi)
+        turned = psi @ (psi.T @ (scaled * psi))
         through = turned @ psi.T
         through *= self._correlations
         found = self._columns_of(through, first.values)

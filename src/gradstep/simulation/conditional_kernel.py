@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, folded, hermite_smoothed, trapezoidal_rule
+from gradstep.host import set_diagonal
 from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
-from gradstep.simulation.tiles import TILE_ROWS, map_symmetric, set_diagonal
+from gradstep.simulation.tiles import TILE_ROWS, map_symmetric
 from gradstep.threads import threads_for_factorisation
 
 MAX_ORDER = 256
@@ -82,7 +83,7 @@ def conditional_kernel(
     spread = xp.sqrt(xp.sum(across * across, axis=1))
     across /= xp.where(spread > 0, spread, 1 + 0 * spread)[:, None]
     correlation = across @ across.T
-    set_diagonal(correlation, np.zeros(correlation.shape[0]))
+    set_diagonal(correlation, 0.0)
     mean, scale = to_host(along), to_host(spread)
     rule = _rule(mean, scale)
     nodes, node_weights = rule if activation.parity is None else folded(rule)  # A_k(i, -kappa) is then +-A_k(i, kappa)

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, folded, gaussian_rule, moments, smoothed, smoothed_mean, trapezoidal_rule
+from gradstep.host import set_diagonal
 from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.closed_kernels import closed_kernel
 from gradstep.simulation.conditional_kernel import FeatureKernel, conditional_kernel
-from gradstep.simulation.tiles import map_symmetric, set_diagonal
+from gradstep.simulation.tiles import map_symmetric
 
 _REACH = 9.0
 _PANEL_NODES = 20

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from array_api_compat import array_namespace, device
-from numpy.typing import NDArray
-
 from gradstep.simulation.backend import Array
 
 TILE_ROWS = 256
@@ -25,13 +21,3 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
         tile = transform(matrix[rows, columns], rows, columns)
         matrix[rows, columns] = tile
         matrix[columns, rows] = tile.T
-
-
-def set_diagonal(matrix: Array, values: NDArray[np.float64]) -> None:
-    """Replace the diagonal of a square matrix in place."""
-    xp, where, size = array_namespace(matrix), device(matrix), matrix.shape[0]
-    diagonal = xp.asarray(values, dtype=matrix.dtype, device=where)
-    for start in range(0, size, TILE_ROWS):  # the array standard has no strided view of a diagonal
-        part = slice(start, min(start + TILE_ROWS, size))
-        own = xp.eye(part.stop - start, dtype=xp.bool, device=where)
-        matrix[part, part] = xp.where(own, diagonal[part], matrix[part, part])

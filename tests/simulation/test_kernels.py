@@ -15,7 +15,7 @@ from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.simulation.closed_kernels import closed_kernel
 from gradstep.simulation.conditional_kernel import FeatureKernel, conditional_kernel
 from gradstep.simulation.population import feature_kernel
-from gradstep.simulation.tiles import TILE_ROWS, map_symmetric
+from gradstep.simulation.tiles import map_symmetric
 
 CLOSED = ["linear", "relu", "leaky_relu", "erf", "erf_scaled", "sign", "sin", "cos"]
 GENERAL = ["tanh", "tanh(x)**2", "softplus", "hardtanh", "0.3*x + abs(x)", "hermite3"]

@@ -19,6 +19,12 @@ from gradstep.gaussian.formula import parse
 X = np.linspace(-3.0, 3.0, 101)
 
 
+def test_a_caret_is_a_power():
+    """In Python it is not, and binds less than a sum does."""
+    assert parse("2*x^3 - x ^ 2") == parse("2*x**3 - x**2")
+    assert parse("x1^2*x2", several=True) == parse("x1**2*x2", several=True)
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -88,7 +94,7 @@ def test_derivative_against_differences(name):
         ("(y := x)", "y := x"),
         ("x + y", "y"),
         ("foo(x)", "foo"),
-        ("x^2", "x^2"),
+        ("2^x", "2**x"),
         ("x < 1", "x < 1"),
         ("x and x", "x and x"),
         ("not x", "not x"),

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _ALLOWED = (
-    "a formula in x made of numbers, pi, e, + - * / ** with a constant exponent, max, min and the functions "
+    "a formula in x made of numbers, pi, e, + - * / ** (or ^) with a constant exponent, max, min and the functions "
     + ", ".join(name for name in ELEMENTARY if not name.startswith("hermite"))
     + f", linear, hermite1 .. hermite{MAXIMUM_DEGREE} (also H1, He1)"
 )

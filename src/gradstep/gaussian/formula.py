@@ -175,15 +175,17 @@ class _Parser:
 def parse(source: str, *, several: bool = False) -> Expression:
     """Translate a formula into an expression tree; nothing is executed.
 
-    A source is for instance ``"tanh(x) + 0.3*x**2"``; a function's name alone stands for that function of x. If there
-    may be `several` variables, they are ``x1``, ..., ``x4`` in place of ``x``, as in ``"x1*x2 + tanh(x1)"``. Raises
-    `InvalidInput` on anything outside the language, naming the offending token.
+    A source is for instance ``"tanh(x) + 0.3*x**2"``, where ``^`` stands for ``**``; a function's name alone stands for
+    that function of x. If there may be `several` variables, they are ``x1``, ..., ``x4`` in place of ``x``, as in
+    ``"x1*x2 + tanh(x1)"``. Raises `InvalidInput` on anything outside the language, naming the offending token.
     """
     stripped = source.strip()
     if not stripped:
         raise refuse(stripped, "empty")
     if len(stripped) > MAXIMUM_LENGTH:
         raise refuse(stripped[:40], f"longer than {MAXIMUM_LENGTH} characters")
+    # Python's own ``^`` is not a power and binds less than a sum does.
+    stripped = stripped.replace("^", "**")
     try:
         with _warnings, warnings.catch_warnings():
             warnings.simplefilter("ignore")

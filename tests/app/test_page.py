@@ -1182,6 +1182,8 @@ def test_a_refusal_says_whose_curves_are_seen(watched):
     watched.write("ridge-value", "0")
     assert page.inner_text("#caveats") == ""
     assert page.inner_text("#failure") == "The pale curves are of the setting before."
+    page.evaluate("document.querySelector('[data-download=png]').click()")
+    watched.until("document.querySelector('#toast.shown')?.textContent === 'There is no curve of this setting.'")
     watched.write("ridge-value", "0.2")
     assert page.inner_text("#caveats") == caveats
     assert page.inner_text("#failure") == ""

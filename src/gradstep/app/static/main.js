@@ -892,7 +892,8 @@ byId("simulate").addEventListener("submit", async (event) => {
         } else throw new Error(message.message);
       }
     }
-    say("simulation-status", [agreement(scores, slots.length > 1), ...trained].filter(Boolean).join(" "));
+    const unseen = known.curves.has(curveKey(mine().problem)) ? "" : "The points have no place in the figure, as there is no prediction for this setting.";
+    say("simulation-status", [agreement(scores, slots.length > 1), ...trained, unseen].filter(Boolean).join(" "));
     remember();
   } catch (error) {
     if (error.name === "AbortError") say("simulation-status", "Cancelled.");
@@ -981,6 +982,7 @@ const SYMBOLS = { n: "n/d", width: "N/d", n_step: "n_step/d", eta: "c", alpha: "
 
 async function download(kind) {
   const curves = shownCurves();
+  if (!curves.length && kind !== "py") throw new Error("There is no curve of this setting.");
   const symbol = state.axis.name === "ridge" ? `ridge/${UNITS[Object.keys(mine().problem.ridge)[0]]}` : SYMBOLS[state.axis.name];
   const shown = { axis: { ...state.axis, symbol }, label_noise: state.noise };
   if (kind === "csv") downloads.save("gradstep.csv", downloads.csv(curves, shown), "text/csv");

@@ -46,6 +46,7 @@ def test_numbers_of_numpy_are_told_as_plain_ones() -> None:
 
 def test_a_misspelt_word_has_a_guess() -> None:
     assert gs.InvalidInput("activation", "tahn", "relu, tanh or sigmoid").guess == "tanh"
+    assert gs.InvalidInput("activation", "RELU", "elu, relu, tanh or sigmoid").guess == "relu"
     assert gs.InvalidInput("activation", "zzz", "relu, tanh or sigmoid").guess == ""
     assert gs.InvalidInput("ridge", -1.0, "a number > 0").guess == ""
     # The words of a description and of its examples are no choices.

@@ -75,8 +75,9 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         # A word that is there already was meant: "max" in "max(x)". A comma inside brackets cuts a choice in two.
         present = {given, *re.findall(r"\w+", given)}
         known = [word for word in words if word not in present and word.count("(") == word.count(")")]
+        spelled = [word for word in known if word.lower() == given.lower()]  # "ReLU" for "relu"
         longer = [word for word in known if given in word.split()]  # "noise" for "label noise"
-        close = longer or get_close_matches(given, known, n=1, cutoff=0.65)
+        close = spelled or longer or get_close_matches(given, known, n=1, cutoff=0.65)
         return close[0] if close else ""
 
 

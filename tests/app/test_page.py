@@ -948,7 +948,7 @@ def test_downloads(watched, tmp_path):
     assert (len(theory), len(networks)) == (2 * len(sizes), 4)
     shown = watched.traces()
     assert [float(row["test_error"]) for row in theory if row["setting"] == "A"] == shown["A test"]["y"]
-    assert [float(row["n"]) for row in theory if row["setting"] == "B"] == shown["B test"]["x"]
+    assert [float(row["n/d"]) for row in theory if row["setting"] == "B"] == shown["B test"]["x"]
     assert all(row["networks"] == "2" and float(row["test_standard_error"]) > 0 for row in networks)
 
     document = json.loads(download("json").read_text())
@@ -1173,6 +1173,88 @@ def test_the_numbers_of_a_simulation_are_named_as_on_the_page(watched):
         page.click("#run")
         watched.until(f"document.querySelector('#error-simulate').textContent === '{said}'")
         page.fill(f"#{name}", "8")
+
+
+def test_a_refusal_says_whose_curves_are_seen(watched):
+    page = watched.turn(f"{FAST}&A.d=20")
+    caveats = page.inner_text("#caveats")
+    assert caveats.startswith("Caveats: small sizes")
+    watched.write("ridge-value", "0")
+    assert page.inner_text("#caveats") == ""
+    assert page.inner_text("#failure") == "The pale curves are of the setting before."
+    page.evaluate("document.querySelector('[data-download=png]').click()")
+    watched.until("document.querySelector('#toast.shown')?.textContent === 'There is no curve of this setting.'")
+    watched.write("ridge-value", "0.2")
+    assert page.inner_text("#caveats") == caveats
+    assert page.inner_text("#failure") == ""
+    # What is wrong with values of which a field has several says which of them; a name is guessed at in any case.
+    page.evaluate("document.querySelector('details.more').open = true")
+    page.select_option("#readout", "readout-values")
+    watched.write("readout-values", "1:0")
+    page.evaluate("document.querySelector('details.more').open = false")
+    assert page.text_content("#error-readout") == "Allowed weights: a finite number > 0"
+    watched.write("activation", "ReLU")
+    assert page.inner_text("#error-activation") == "unknown name. Did you mean relu?"
+
+
+def test_numbers_as_people_write_them(watched):
+    page = watched.turn(FAST)
+    watched.write("alpha-value", "1/4")
+    assert "η = 2 N^0.25" in page.inner_text(".model [data-of=step]")
+    for text, said in {"": "a number is missing", "1/": "“1/” is not a number", "1/0": "“1/0” is not a number"}.items():
+        watched.write("alpha-value", text)
+        assert page.inner_text("#error-alpha") == said
+    watched.write("alpha-value", "0")
+    watched.write("n_step-value", "∞")
+    assert page.input_value("#n_step_kind") == "inf"
+    watched.write("d-value", "inf")
+    assert page.is_checked("#limit")
+    assert watched.shown() == pytest.approx(
+        error_at(changed(readout="constant", d="inf", n_step="inf", eta={"coefficient": 2.0})), rel=1e-3
+    )
+
+
+def test_a_formula_that_is_changed_back_is_heard(watched):
+    """A browser reports no change of a field that is left with the text with which it was entered."""
+    page = watched.turn(FAST)
+    page.fill("#activation", "erf")
+    watched.until("document.querySelector('.model [data-of=network]').textContent.includes('erf')")
+    page.fill("#activation", "tanh")
+    page.evaluate("document.activeElement.blur()")
+    watched.slide("noise", 40)
+    assert page.input_value("#activation") == "tanh"
+    assert "σ = tanh" in page.inner_text(".model [data-of=network]")
+
+
+def test_a_short_axis_has_ticks(watched):
+    page = watched.turn(f"{FAST}&axis=ridge&from=5&to=5.1")
+    # The numbers themselves, where the logarithms of 5 and of 5.1 have none of 1, 2 and 5 between them.
+    assert page.locator("#errors .xtick text").all_text_contents() == ["5", "5.02", "5.04", "5.06", "5.08"]
+
+
+def test_files_and_words_say_what_they_are_of(watched):
+    """Grey points are of another setting, and the verdict has no noise in it even where the picture has."""
+    page = watched.turn(
+        f"{FAST}&A.noise=0.5&noise=both&axis=ridge&A.ridge=0.1n&A.before=ridge.24_1*4*2*0.1*2*0.1*2*0.1"
+    )
+    assert page.inner_text("#regime-verdict").endswith("kernel bound. This is without the label noise.")
+    with page.expect_download() as saved:
+        page.click("#downloads summary")
+        page.click("[data-download=csv]")
+    with open(saved.value.path(), encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["kind"] for row in rows} == {"theory", "network of the setting before"}
+    assert {row["label_noise_in"] for row in rows} == {"both"}
+    theory = [row for row in rows if row["kind"] == "theory"]
+    assert [float(row["ridge/n"]) for row in theory] == watched.traces()["test"]["x"]
+    page.evaluate("document.querySelector('#errors-data').open = true")
+    watched.until(
+        "document.querySelector('#errors-data td:nth-child(2)')?.textContent === 'network of the setting before × 4'"
+    )
+    page.evaluate("document.querySelector('#errors-data').open = false")
+    page.select_option("#noise-in", "neither")
+    watched.settled()
+    assert page.inner_text("#regime-verdict").endswith("kernel bound.")
 
 
 #: Texts that are seen, their colours and what they lie on.

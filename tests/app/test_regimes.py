@@ -148,3 +148,13 @@ def test_mirrored_inputs_have_the_same_words(setting):
     assert words(**setting) == words(
         **{**setting, **{name: forms[setting[name]] for name in ("activation", "teacher")}}
     )
+
+
+def test_very_large_steps_and_gradients_that_vanish():
+    found = words(eta={"coefficient": 30.0, "exponent": 1.0})["text"]
+    assert re.match(r"The step moves a neuron, by \d{2,3}0 times its length, along", found)
+    # The slope of a sign is zero almost everywhere.
+    for d in (256, "inf"):
+        assert words(activation="sign", d=d)["text"].endswith("almost everywhere: the neurons stay where they were.")
+    # A small step of an even activation is not none.
+    assert "no direction" in words(activation="cos", eta=1e-6)["text"]

@@ -182,7 +182,7 @@ def _verdict(error: float, bound: float | None, change: float | None, teacher: M
     if abs(change) <= _CLEAR:
         first = f"The step changes the test error by less than {100 * _CLEAR:.0f} %"
         return f"{first}: it is {place}." if place else f"{first}.{remark}"
-    much = f"by {100 * abs(change):.2g} %" if change < 1 else f"{1 + change:.3g}-fold"
+    much = f"by {100 * abs(change):.2g} %" if change < 1 else f"{_rounded(1 + change, 3)}-fold"
     first = f"The step {'raises' if change > 0 else 'lowers'} the test error {much}"
     return f"{first}, to {place}." if place else f"{first}.{remark}"
 
@@ -208,11 +208,13 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
             else linear,
         ]
     if not step.strength > 1e-6 * max(problem.eta.coefficient, NOTHING):
+        if activation.derivative_second_moment <= _ROUNDING * activation.second_moment:
+            return ["The slope of the activation is zero almost everywhere: the neurons stay where they were."]
         spread = f", by {_lengths(step.moved)} their length" if step.moved > 0.005 else ""
         return [f"The step moves the neurons{spread}, but in no direction that they have in common."]
     exponent = problem.eta.exponent
     if problem.is_limit and exponent == 0:
-        said = [f"All neurons together gain one direction, of strength {step.strength:.2g}; each hardly moves."]
+        said = [f"All neurons together gain one direction, of strength {_rounded(step.strength)}; each hardly moves."]
     else:
         amount = f", by {_lengths(step.common)} its length," if math.isfinite(step.common) else ""
         said = [f"The step moves a neuron{amount} along a direction that all have in common."]
@@ -231,9 +233,15 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
     return said if problem.inputs is not None else [*said, *_as_width_grows(exponent, step)]
 
 
+def _rounded(amount: float, digits: int = 2) -> str:
+    """Return a number with so many digits, large ones as 230 and not as 2.3e+02."""
+    rounded = float(f"{amount:.{digits}g}")
+    return f"{rounded:.{digits}g}" if rounded < 10**digits else f"{rounded:.0f}"
+
+
 def _lengths(amount: float) -> str:
     """Return a multiple of a length in words, to stand before it."""
-    return f"{amount:.2g} of" if amount < 1 else f"{amount:.2g} times"
+    return f"{amount:.2g} of" if amount < 1 else f"{_rounded(amount)} times"
 
 
 def _direction(problem: Problem, step: _Step, teacher: Moments) -> str:

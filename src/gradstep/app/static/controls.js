@@ -41,7 +41,7 @@ const SLIDERS = {
   n_step: slider(
     "Samples of the step", "n₀/d", log(0.1, 100),
     (p) => (p.n_step === "n" ? p.n.per_d : p.n_step === "inf" ? Infinity : p.n_step.per_d),
-    (p, v) => (p.n_step = { per_d: v }),
+    (p, v) => (p.n_step = v === Infinity ? "inf" : { per_d: v }),
   ),
   c: slider("Step scale", "c", log(0.01, 30, true), (p) => p.eta.coefficient, (p, v) => (p.eta.coefficient = v)),
   alpha: slider("Step exponent", "α", linear(0, 0.5), (p) => p.eta.exponent, (p, v) => (p.eta.exponent = v)),
@@ -53,8 +53,18 @@ const SLIDERS = {
   ),
   exponent: slider("Exponent", "γ", linear(0, 1.5), (p) => p.inputs?.exponent ?? NaN, (p, v) => (p.inputs = { ...p.inputs, exponent: v })),
   strength: slider("Its extra variance", "θ", log(0.1, 1000), (p) => p.inputs?.strength ?? NaN, (p, v) => (p.inputs = { ...p.inputs, strength: v })),
-  d: slider("Dimension", "d", whole(log(20, 5000)), (p) => (p.d === "inf" ? Infinity : p.d), (p, v) => (p.d = v)),
+  d: slider("Dimension", "d", whole(log(20, 5000)), (p) => (p.d === "inf" ? Infinity : p.d), (p, v) => (p.d = v === Infinity ? "inf" : v)),
 };
+
+/** Sliders whose value may be infinite. */
+const ENDLESS = ["damping", "n_step", "d"];
+
+/** A number as people write it, also a fraction such as 1/2; NaN if it is none. */
+function numberOf(text, endless) {
+  if (endless && /^(∞|inf|infinity)$/i.test(text)) return Infinity;
+  const [above, below = 1, ...more] = text.split("/").map((part) => (part.trim() ? Number(part) : NaN));
+  return Number.isFinite(above / below) && !more.length ? above / below : NaN;
+}
 
 function slider(label, symbol, scale, get, set) {
   return { label, symbol, scale, get, set };
@@ -66,7 +76,7 @@ const LAWS = { isotropic: null, exponent: { exponent: 0.5, teacher: "even" }, st
 const OPTIONS = {
   law: [["isotropic", "isotropic, all alike"], ["exponent", "power law of the rank"], ["strength", "one large direction"], ["other", "as given"]],
   lies: [["random", "in a random direction"], ["even", "in all directions alike"], ["leading", "where inputs vary most"], ["last", "where they vary least"]],
-  n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population"]],
+  n_step_kind: [["own", "as the slider says"], ["n", "n₀ = n, as the fit"], ["inf", "∞: population"]],
   ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
   of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
   readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["readout-values", "values with weights …"]],
@@ -113,6 +123,7 @@ const FORMS = [
   [/\{per_d: ([^}]*)\}/g, "$1"],
   [/'inf' for the proportional limit/g, "the proportional limit"],
   [/numeric values as keys, for instance .*|'gaussian', 'constant' or a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
+  [/\bwhose moments/, "its moments"],
   [/(there is theory): gradstep\..* for several/g, "$1"],
   [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],
 ];
@@ -229,8 +240,8 @@ export class Controls {
       const field = this.byId(`${name}-value`);
       field.addEventListener("change", () => {
         const text = field.value.trim();
-        const value = text === "" ? NaN : name === "damping" && /^(∞|inf|infinity)$/i.test(text) ? Infinity : Number(text);
-        if (Number.isNaN(value)) this.fail(name, `“${text}” is not a number`);
+        const value = numberOf(text, ENDLESS.includes(name));
+        if (Number.isNaN(value)) this.fail(name, text ? `“${text}” is not a number` : "a number is missing");
         else change((p) => set(p, value), null);
       });
       this.byId(`hint-${name}`).addEventListener("click", (event) =>
@@ -247,7 +258,8 @@ export class Controls {
         clearTimeout(timer);
         timer = setTimeout(take, 350);
       });
-      this.byId(name).addEventListener("change", take);
+      // A browser calls it no change if the text is again what it was when the field was entered.
+      for (const end of ["change", "blur"]) this.byId(name).addEventListener(end, take);
     }
     this.byId("n_step_kind").addEventListener("change", ({ target }) =>
       change((p) => (p.n_step = target.value === "own" ? { per_d: p.n.per_d } : target.value)));

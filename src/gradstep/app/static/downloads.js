@@ -17,21 +17,24 @@ const quoted = (value) => {
   return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
+/** Points of another setting than the curve's are not to be taken for its own. */
+export const pointKind = (points) => (points.old ? "network of the setting before" : "network");
+
 /** One row a place and setting; networks have standard errors. */
-export function csv(curves, axisName) {
-  const header = ["setting", "label", "kind", axisName, "test_error", "test_standard_error", "train_error", "train_standard_error", "networks"];
+export function csv(curves, { axis, label_noise: noise }) {
+  const header = ["setting", "label", "kind", axis.symbol, "label_noise_in", "test_error", "test_standard_error", "train_error", "train_standard_error", "networks"];
   const rows = curves.flatMap(({ letter, label, curve, points }) => [
-    ...curve.x.map((x, k) => [letter, label, "theory", x, curve.test_error[k], "", curve.train_error[k], "", ""]),
+    ...curve.x.map((x, k) => [letter, label, "theory", x, noise, curve.test_error[k], "", curve.train_error[k], "", ""]),
     ...(points?.places ?? []).flatMap((place, k) =>
       place.test_error
-        ? [[letter, label, "network", points.x[k], place.test_error.mean, place.test_error.standard_error,
+        ? [[letter, label, pointKind(points), points.x[k], noise, place.test_error.mean, place.test_error.standard_error,
             place.train_error.mean, place.train_error.standard_error, place.seeds]]
         : []),
   ]);
   return [header, ...rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
 }
 
-/** @param shown {axis, label_noise} */
+/** @param shown {axis, label_noise}, the axis with a symbol for what is on it */
 export function json(curves, shown, facts) {
   const settings = curves.map(({ letter, label, problem, curve, here, points }) => ({
     setting: letter, label, problem, resolved: here.problem, here, curve, simulation: points ?? null,

@@ -105,7 +105,16 @@ function calmest([u, v], width, lines) {
   return spots.reduce((best, spot) => (spot.room > best.room ? spot : best));
 }
 
-/** Ticks of a logarithmic axis as plain numbers: decades, with 2 and 5 between where the range is short. */
+/** Multiples of a round number between two others. */
+function roundBetween(low, high) {
+  const most = (high - low) / 3;
+  const decade = 10 ** Math.floor(Math.log10(most));
+  const step = [5, 2, 1].find((part) => part * decade <= most) * decade;
+  const first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(12)));
+}
+
+/** Ticks of a logarithmic axis as plain numbers: decades, with 2 and 5 between where the range is short; where it is shorter still, round numbers. */
 function logAxis(low, high) {
   const decades = Math.log10(high / low);
   const steps = decades < 0.8 ? [1, 1.5, 2, 3, 4, 5, 7] : decades < 2.6 ? [1, 2, 5] : [1];
@@ -114,7 +123,8 @@ function logAxis(low, high) {
   for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k += 1) {
     if (k % every === 0) for (const step of steps) tickvals.push(Number(`${step}e${k}`));
   }
-  return { type: "log", tickvals, ticktext: tickvals.map((v) => written(v)) };
+  const shown = tickvals.filter((v) => v >= low && v <= high).length < 3 ? roundBetween(low, high) : tickvals;
+  return { type: "log", tickvals: shown, ticktext: shown.map((v) => written(v, 6)) };
 }
 
 /** Whether a place is on the axis, or just beyond one of its ends. */

@@ -138,12 +138,15 @@ const quantities = () => ({
 /** What a misspelt name may have meant, as a question. */
 const meant = ({ guess }) => (guess ? ` Did you mean ${guess}?` : "");
 
+/** Which part of a field that holds several is meant: " weights" of the readout's values and weights. */
+const partOf = ({ field }) => (field?.startsWith("readout ") ? ` ${field.slice("readout ".length)}s` : "");
+
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** An error in words, with the page's name for the field. */
 const told = (error) => {
   const { field, allowed, reason, message } = error;
-  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : sentence(message)) + meant(error);
+  return brief(field && allowed ? `${nameOf(field)}${partOf(error)}: ${reason || allowed}.` : sentence(message)) + meant(error);
 };
 
 // --- drawing -------------------------------------------------------------------------------------------------------
@@ -278,6 +281,12 @@ function patience() {
   return () => clearTimeout(timer);
 }
 
+/** What the step does to the test error. The picture may have the label noise in it, of which the verdict knows nothing. */
+function verdictOf({ here, problem }) {
+  const { verdict } = here.regime;
+  return verdict && added(problem) ? `${verdict} This is without the label noise.` : verdict;
+}
+
 async function drawErrors() {
   const curves = shownCurves();
   if (!curves.length) return;
@@ -289,7 +298,7 @@ async function drawErrors() {
   const { here } = active;
   document.documentElement.style.setProperty("--regime", `var(--${here.regime.key})`);
   say("regime-title", here.regime.title);
-  say("regime-verdict", here.regime.verdict);
+  say("regime-verdict", verdictOf(active));
   say("regime-text", here.regime.text);
   showBeyond(active);
   controls.drawLaw(here.inputs, here.problem.d);
@@ -392,7 +401,7 @@ function fillErrorsData(curves) {
     ["setting", "kind", axisLabel(), "test error", "± s.e.", "training error", "± s.e."],
     curves.flatMap(({ letter, curve, points }) => [
       ...(points?.places ?? []).flatMap((p, k) => (p.test_error
-        ? [[letter, `network × ${p.seeds}`, points.x[k], p.test_error.mean, p.test_error.standard_error, p.train_error.mean, p.train_error.standard_error]] : [])),
+        ? [[letter, `${downloads.pointKind(points)} × ${p.seeds}`, points.x[k], p.test_error.mean, p.test_error.standard_error, p.train_error.mean, p.train_error.standard_error]] : [])),
       ...curve.x.map((x, k) => [letter, "theory", x, curve.test_error[k], "", curve.train_error[k], ""]),
     ])));
 }
@@ -458,7 +467,7 @@ const brief = (given) => {
 /** What a field says of its value. */
 const atField = (error) => {
   const { reason, allowed, message } = error;
-  return brief(reason ? `${reason}${meant(error) && "."}` : allowed ? `Allowed: ${allowed}` : message) + meant(error);
+  return brief(reason ? `${reason}${meant(error) && "."}` : allowed ? `Allowed${partOf(error)}: ${allowed}` : message) + meant(error);
 };
 
 function refused(error) {
@@ -471,10 +480,10 @@ function refused(error) {
   controls.clear(); // what a field says may be about the value before
   const id = controlOf(error.field);
   if (id) controls.fail(id, atField(error));
-  else {
-    byId("failure").classList.toggle("partial", false);
-    say("failure", sentence(brief(error.message)));
-  }
+  const before = byId("errors").data ? "The pale curves are of the setting before." : "";
+  byId("failure").classList.toggle("partial", Boolean(id));
+  say("failure", [id ? "" : sentence(brief(error.message)), before].join(" ").trim());
+  say("caveats", "");
   controls.drawLaw(null);
   document.documentElement.style.setProperty("--regime", "var(--initial)");
   say("regime-title", "No prediction for this setting");
@@ -630,7 +639,7 @@ function study() {
   const { problem } = mine();
   const here = known.curves.get(curveKey(problem))?.here;
   if (!here) return;
-  say("said", `${here.regime.title}. Test error ${written(here.test_error)}, training error ${written(here.train_error)}. ${here.regime.verdict}`);
+  say("said", `${here.regime.title}. Test error ${written(here.test_error)}, training error ${written(here.train_error)}. ${verdictOf({ here, problem })}`);
   if (!known.best.has(keyOf([theoryOf(problem), "ridge"]))) studies.ridge.ask();
   if (!known.spectrum.has(spectrumKey(problem))) studies.spectrum.ask();
   if (!known.best.has(keyOf([theoryOf(problem), "eta"]))) studies.eta.ask();
@@ -883,7 +892,8 @@ byId("simulate").addEventListener("submit", async (event) => {
         } else throw new Error(message.message);
       }
     }
-    say("simulation-status", [agreement(scores, slots.length > 1), ...trained].filter(Boolean).join(" "));
+    const unseen = known.curves.has(curveKey(mine().problem)) ? "" : "The points have no place in the figure, as there is no prediction for this setting.";
+    say("simulation-status", [agreement(scores, slots.length > 1), ...trained, unseen].filter(Boolean).join(" "));
     remember();
   } catch (error) {
     if (error.name === "AbortError") say("simulation-status", "Cancelled.");
@@ -967,10 +977,16 @@ function onPaper() {
   return [figure, light];
 }
 
+/** What is on the axis, as the column of a file is called. */
+const SYMBOLS = { n: "n/d", width: "N/d", n_step: "n_step/d", eta: "c", alpha: "alpha", damping: "damping" };
+
 async function download(kind) {
   const curves = shownCurves();
-  if (kind === "csv") downloads.save("gradstep.csv", downloads.csv(curves, state.axis.name), "text/csv");
-  else if (kind === "json") downloads.save("gradstep.json", downloads.json(curves, { axis: state.axis, label_noise: state.noise }, facts), "application/json");
+  if (!curves.length && kind !== "py") throw new Error("There is no curve of this setting.");
+  const symbol = state.axis.name === "ridge" ? `ridge/${UNITS[Object.keys(mine().problem.ridge)[0]]}` : SYMBOLS[state.axis.name];
+  const shown = { axis: { ...state.axis, symbol }, label_noise: state.noise };
+  if (kind === "csv") downloads.save("gradstep.csv", downloads.csv(curves, shown), "text/csv");
+  else if (kind === "json") downloads.save("gradstep.json", downloads.json(curves, shown, facts), "application/json");
   else if (kind === "py") await showCode();
   else {
     const [figure, light] = onPaper();

@@ -21,7 +21,6 @@ from gradstep.theory.equivalent.leverage import (
     inner,
     linear_gain,
     linearised,
-    response,
     solve_leverage,
 )
 from gradstep.theory.equivalent.stacks import inverses
@@ -183,9 +182,9 @@ def test_response_solves_the_linear_equations(groups, batch):
     equations = random_equations(batch, groups, nodes, 1, seed=groups)
     point, _ = solve_leverage(equations)
     sources = rng.normal(size=(batch, nodes + groups))
-    matrix = linearised(equations, point).matrix
-    found = response(matrix, sources, nodes)
-    np.testing.assert_allclose((matrix @ found[..., None])[..., 0], sources, atol=1e-11)
+    near = linearised(equations, point)
+    found = near.response(sources, nodes)
+    np.testing.assert_allclose((near.matrix @ found[..., None])[..., 0], sources, atol=1e-11)
 
 
 def test_unreached_tolerance_is_an_error_that_says_what_to_change():

@@ -751,13 +751,9 @@ def test_nodes_beyond_the_memory_are_refused_before_they_are_made():
 def test_errors_that_contradict_the_means_are_refused(monkeypatch):
     problem = gs.Problem(activation="tanh", teacher="sin", d=100, width=150, n_step=400, n=300, eta=2.0, ridge=10.0)
     found = gs.predict(problem)
-    right = uniform.response
-
-    def wrong(matrix, sources, nodes):
-        # A tenth, of which the residual of the fixed point knows nothing, and a step of refinement leaves a hundredth.
-        return right(matrix, sources, nodes) * 1.1
-
-    monkeypatch.setattr(uniform, "response", wrong)
+    right = uniform._response
+    # A hundredth, of which the residual of the fixed point knows nothing.
+    monkeypatch.setattr(uniform, "_response", lambda *arguments: 1.01 * right(*arguments))
     with pytest.raises(NotConverged, match="do not solve their equations"):
         gs.predict(problem)
     # Were the response itself not looked at, the training loss would be another.

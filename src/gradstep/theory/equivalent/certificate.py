@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.resolution import LEAST_WITH_DIGITS, NOTHING
-from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations, Linearised
+from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations
+from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs
 
 __all__ = [
     "LABEL_ROUNDING",
@@ -63,7 +64,9 @@ def _refuse(defect: Array, allowed: float, reason: str) -> None:
         raise NotConverged("the certificate", float(np.max(defect)), allowed, _ADVICE, reason)
 
 
-def check_point(equations: LeverageEquations, point: Leverage, near: Linearised, tolerance: float) -> None:
+def check_point(
+    equations: LeverageEquations, point: Leverage, near: Linearised | LinearisedByPairs, tolerance: float
+) -> None:
     """Refuse a point that does not solve the equations, or a matrix that is not theirs.
 
     The residual of the fixed point is at most `tolerance`, and `near` are the equations near the point. Raises
@@ -80,7 +83,7 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
         [samples - point.leverage / equations.directions[:, None], equations.ridge[:, None] * point.density], axis=1
     )
     scale = np.concatenate([samples, own], axis=1)
-    found = np.matvec(near.matrix, probe)
+    found = near.times(probe)
     _refuse(np.abs(found - expected) / scale, _MATRIX, "has equations for the errors that are not those of the fit")
     if equations.population is None:
         fitted = np.vecdot(equations.sampling, point.leverage * point.remaining)
@@ -89,18 +92,18 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
         _refuse(np.abs(fitted - from_neurons) / size, _FREEDOM, "counts two numbers of degrees of freedom")
 
 
-def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
+def response_defect(near: Linearised | LinearisedByPairs, sources: Array, changes: Array) -> Array:
     """Return the residual of each entry of a response over what is allowed, shape (batch, nodes + groups).
 
     `sources` are the right-hand sides and `changes` the solution, of the same shape.
     """
-    residual = np.abs(np.matvec(near.matrix, changes) - sources)
-    rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
+    residual = np.abs(near.times(changes) - sources)
+    rounding = near.diagonal * np.abs(changes)
     allowed = _RESPONSE * np.abs(sources) + _ROUNDING * rounding
     return np.asarray(np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0))
 
 
-def check_response(near: Linearised, sources: Array, changes: Array) -> None:
+def check_response(near: Linearised | LinearisedByPairs, sources: Array, changes: Array) -> None:
     """Refuse a response whose relative error may be large in any entry.
 
     The response is as in `response_defect`. Raises `NotConverged`.

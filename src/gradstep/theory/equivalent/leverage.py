@@ -21,13 +21,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.theory.equivalent.stacks import identity, inverses, scaled_factors, solved_definite
+from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs, SymmetricPairs
+from gradstep.theory.equivalent.stacks import identity, inverses, scaled_factors
 
 __all__ = [
     "TOLERANCE",
@@ -35,9 +36,7 @@ __all__ = [
     "Leverage",
     "LeverageEquations",
     "LeverageTable",
-    "Linearised",
     "Separable",
-    "SymmetricPairs",
     "Undamped",
     "Whole",
     "couplings",
@@ -45,7 +44,8 @@ __all__ = [
     "inner",
     "linear_gain",
     "linearised",
-    "response",
+    "near_point",
+    "raised",
     "solve_leverage",
 ]
 
@@ -78,11 +78,13 @@ _FEW, _DIMENSION = 0.6, 1e-13
 _NUMBER_OF_PAIRS, _MATRIX_OF_PAIRS = 20, 2e5
 #: Numbers in the matrices of all classes together, beyond which they are made one after the other.
 _AT_ONCE = 2**24
-#: Unknowns from which OpenBLAS takes threads.
-_THREADED = 100
+#: Nodes from which equations between pairs of slopes and groups may take less time than a matrix over the nodes, and
+#: how many such unknowns for each node (measured).
+_MANY_NODES, _FEW_UNKNOWNS = 150, 0.5
 
 #: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
 _Array = NDArray[Any]
+_Near: TypeAlias = Linearised | LinearisedByPairs
 
 
 class _Average(NamedTuple):
@@ -661,90 +663,6 @@ def _average_neuron(
     return 1 / a, damping
 
 
-class Linearised(NamedTuple):
-    """The equations near a point: how the logarithms of ``V`` and ``R`` respond.
-
-    Minus the derivative of the gap is ``diag(into)^-1 matrix diag(out)^-1``: an M-matrix, the identity less a matrix
-    without negative entries whose rows sum to less than one. Samples and neurons respond to each other alike, so that
-    in its own units `matrix` is symmetric, and positive definite.
-
-    Attributes
-    ----------
-    matrix : ndarray, shape (batch, nodes + groups, nodes + groups)
-    into, out : ndarray, shape (batch, nodes + groups)
-    """
-
-    matrix: _Array
-    into: _Array
-    out: _Array
-
-    def take(self, index: NDArray[np.bool_]) -> Linearised:
-        """Return the equations of some members of the batch."""
-        return Linearised(*(values[index] for values in self))
-
-
-class SymmetricPairs(NamedTuple):
-    """Products of two components of a vector, in terms of which the squares of bilinear forms are bilinear forms.
-
-    With `of`, ``(u @ matrix @ v)^2`` is ``of(u) @ square(matrix) @ of(v)``.
-
-    Attributes
-    ----------
-    first, second : ndarray, shape (pairs,)
-        The components of each pair.
-    double : ndarray, shape (pairs,)
-        The factor of a product: the root of two where its components differ, as it stands for both orders.
-    place : ndarray, shape (components, components)
-        Number of the pair of two components.
-    """
-
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    double: _Array
-    place: NDArray[np.intp]
-
-    @staticmethod
-    def number(count: int) -> int:
-        """Return how many products a number of components has."""
-        return count * (count + 1) // 2
-
-    @classmethod
-    def among(cls, count: int) -> SymmetricPairs:
-        """Return the pairs of a number of components."""
-        first, second = np.triu_indices(count)
-        place = np.empty((count, count), dtype=np.intp)
-        place[first, second] = place[second, first] = np.arange(len(first))
-        return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)), place)
-
-    def of(self, vectors: _Array) -> _Array:
-        """Return the products for vectors of shape (..., components, columns)."""
-        return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
-
-    def of_symmetric(self, matrices: NDArray[Any]) -> NDArray[Any]:
-        """Return what `of` has for products of vectors, and sums of these, given as matrices; shape (..., pairs)."""
-        return np.asarray(matrices[..., self.first, self.second] * self.double)
-
-    def square(self, matrices: _Array) -> _Array:
-        """Return the matrices of the squares, for matrices of shape (..., components, components)."""
-        first, second = self.first[:, None], self.second[:, None]
-        both = matrices[..., first, self.first] * matrices[..., second, self.second]
-        both += matrices[..., first, self.second] * matrices[..., second, self.first]
-        return np.asarray(both / 2 * self.double[:, None] * self.double)
-
-    def mean_square(self, forms: NDArray[Any], share: _Array) -> NDArray[Any]:
-        """Return the mean of what `square` returns over symmetric matrices, in one product of all of them.
-
-        Of the matrices, shape (..., members, components, components), only the entries on and above the diagonal are
-        read. The weights of the mean are `share`, shape (..., members).
-        """
-        first, second, place = self.first, self.second, self.place
-        flat = forms[..., first, second]
-        products = (flat.mT * share[..., None, :]) @ flat
-        both = products[..., place[first[:, None], first], place[second[:, None], second]]
-        both += products[..., place[first[:, None], second], place[second[:, None], first]]
-        return np.asarray(both * (self.double[:, None] * self.double / 2))
-
-
 def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes.
 
@@ -800,35 +718,56 @@ def couplings(table: LeverageTable, point: Leverage) -> _Array:
 
 
 def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
-    """Return the equations near a point.
+    """Return the equations near a point, as a matrix.
 
     Docs, "Uniform equivalent", equation (E15).
     """
-    nodes = point.leverage.shape[1]
-    fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
-    into, out = np.empty_like(point.following), np.ones_like(point.following)
-    np.divide(point.following[:, :nodes], equations.directions[:, None], out=into[:, :nodes])
-    np.divide(point.density, point.following[:, nodes:], out=into[:, nodes:])
-    np.reciprocal(fitted, out=out[:, :nodes])
+    into, out = _units(equations, point)
     matrix = couplings(equations.table, point)
     np.negative(matrix, out=matrix)
     matrix.reshape(len(matrix), -1)[:, :: matrix.shape[1] + 1] += into * out
     return Linearised(matrix, into, out)
 
 
-def response(matrix: _Array, sources: _Array, nodes: int) -> _Array:
-    """Return the solution of linear equations with the matrix of `Linearised`, shape (batch, nodes + groups)."""
-    right = sources[..., None]
-    if matrix.shape[1] < _THREADED:
-        return solved_definite(matrix, right)[..., 0]
-    # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
-    # groups are eliminated first.
-    whole = np.concatenate([matrix[:, :, :nodes], right], axis=2)
-    eliminated = solved_definite(matrix[:, nodes:, nodes:], whole[:, nodes:])
-    reduced = whole[:, :nodes] - matrix[:, :nodes, nodes:] @ eliminated
-    of_nodes = solved_definite(reduced[..., :-1], reduced[..., -1:])
-    of_groups = eliminated[..., -1:] - eliminated[..., :-1] @ of_nodes
-    return np.concatenate([of_nodes, of_groups], axis=1)[..., 0]
+def _units(equations: LeverageEquations, point: Leverage) -> tuple[_Array, _Array]:
+    """Return the units of the equations near a point, each of shape (batch, nodes + groups)."""
+    nodes = point.leverage.shape[1]
+    fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
+    into, out = np.empty_like(point.following), np.ones_like(point.following)
+    np.divide(point.following[:, :nodes], equations.directions[:, None], out=into[:, :nodes])
+    np.divide(point.density, point.following[:, nodes:], out=into[:, nodes:])
+    np.reciprocal(fitted, out=out[:, :nodes])
+    return into, out
+
+
+def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | LinearisedByPairs:
+    """Return the equations near a point of a fit, in the form in which they are solved with the least work.
+
+    Docs, "Uniform equivalent", equations (E15) and (E16).
+    """
+    table, matrices = equations.table, point.matrices
+    slopes = _factors(table)[1] if isinstance(matrices, Core) else table.slope
+    products, nodes = SymmetricPairs.number(slopes.shape[1]), slopes.shape[2]
+    if nodes < _MANY_NODES or products + point.variance.shape[1] > _FEW_UNKNOWNS * nodes:
+        return linearised(equations, point)
+    pairs, batch = SymmetricPairs.among(slopes.shape[1]), len(point.variance)
+    known = np.broadcast_to(pairs.of(slopes), (batch, products, nodes))
+    square = pairs.mean_square(_forms(table, point), table.share)
+    source = _mixed_squares(table, matrices.of_groups_and_nodes(table)) + point.variance
+    between = _mixed_squares(table, matrices.of_groups())
+    return LinearisedByPairs(known, square, source, between, *_units(equations, point))
+
+
+def raised(
+    equations: LeverageEquations, point: Leverage, near: Linearised | LinearisedByPairs, changes: _Array
+) -> _Array:
+    """Return by how much leverages and resolvents raise each other, for changes of shape (batch, nodes + groups).
+
+    Docs, "Uniform equivalent", equation (E16).
+    """
+    if isinstance(near, LinearisedByPairs):
+        return near.raised(changes)
+    return np.asarray(np.matvec(couplings(equations.table, point), changes))
 
 
 def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
@@ -887,8 +826,8 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
             near = None if near is None else near.take(unfinished)
         if count == _MAX_STEPS:
             break
-        near = linearised(equations, here) if near is None else _renewed(near, equations, here, last)
-        step = near.out * response(near.matrix, near.into * here.gap, nodes)
+        near = near_point(equations, here) if near is None else _renewed(near, equations, here, last)
+        step = near.out * near.response(near.into * here.gap, nodes)
         longest = _largest(step)
         # A state is off by more than its residual: the next one about as much more as this one.
         enough = tolerance * np.minimum(np.maximum(here.residual / np.maximum(longest, _SMALLEST), 1 / _MARGIN), 1)
@@ -915,7 +854,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
 
 
-def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: _Array) -> Linearised:
+def _renewed(near: _Near, equations: LeverageEquations, point: Leverage, last: _Array) -> _Near:
     """Return the equations near a point: those of the step before for members that need no others.
 
     With the derivatives of the last step a residual falls about as much as in that step, to its square over the `last`
@@ -924,16 +863,16 @@ def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, la
     stale = ~(np.square(point.residual) <= last * _ROUNDING)
     count = np.count_nonzero(stale)
     if count == len(stale):
-        return linearised(equations, point)
+        return near_point(equations, point)
     if count:
-        _store(near, stale, linearised(equations.take(stale), point.take(stale)))
+        _store(near, stale, near_point(equations.take(stale), point.take(stale)))
     return near
 
 
 def _store(
-    solution: Leverage | Linearised | Whole | Core,
+    solution: Leverage | _Near | Whole | Core,
     members: NDArray[np.intp] | NDArray[np.bool_],
-    found: Leverage | Linearised | Whole | Core,
+    found: Leverage | _Near | Whole | Core,
 ) -> None:
     """Write what was found for some members, of the same kind, into that of all."""
     values: Any

@@ -32,13 +32,14 @@ from gradstep.theory.equivalent.leverage import (
     LeverageEquations,
     Separable,
     Undamped,
-    couplings,
     inner,
     linear_gain,
     linearised,
-    response,
+    near_point,
+    raised,
     solve_leverage,
 )
+from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs
 from gradstep.theory.equivalent.stacks import cholesky, identity, inverses, least_squares, solved
 from gradstep.theory.equivalent.tables import Tables
 from gradstep.theory.neurons.groups import Groups
@@ -459,22 +460,38 @@ def _sources(
 def _fluctuations(
     equations: LeverageEquations,
     point: Leverage,
+    near: Linearised | LinearisedByPairs,
     tables: Tables,
     means: _Means,
     changes: Array,
 ) -> Fluctuations:
     """Return the variances of outputs and weights, from the response of the errors."""
     nodes, a = point.leverage.shape[1], point.inverse_resolvent
-    raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
+    grown = equations.directions[:, None] * raised(equations, point, near, changes)
     # Parts of slopes across the teacher's rest, and along the length.
     across = np.square(means.slopes).sum(axis=1) - np.square(np.vecmat(tables.bulk.teacher, means.slopes))
     if means.length_slope.shape[1]:
         across += np.square(means.length_slope)
-    output = raised[:, :nodes] + means.missing[:, :nodes] + across
+    output = grown[:, :nodes] + means.missing[:, :nodes] + across
     # The bulk that is missing along the readout changes a neuron's mean square weight.
-    own = raised[:, nodes:] + np.vecdot(means.free.mT, means.free.mT)
+    own = grown[:, nodes:] + np.vecdot(means.free.mT, means.free.mT)
     changed = own + np.square(means.within) + means.missing[:, nodes:]
     return Fluctuations(output, np.maximum(changed, _LEAST_SPREAD * own) / a / equations.neurons)
+
+
+def _solves(near: Linearised | LinearisedByPairs, sources: Array, changes: Array) -> bool:
+    return bool((response_defect(near, sources, changes) <= 1).all())
+
+
+def _response(near: Linearised | LinearisedByPairs, sources: Array, nodes: int) -> Array:
+    """Return the response to sources, refined once where that is needed.
+
+    Interpolating with hardly any ridge the matrix is almost singular.
+    """
+    changes = near.response(sources, nodes)
+    if not _solves(near, sources, changes):
+        changes += near.response(sources - near.times(changes), nodes)
+    return changes
 
 
 def _given_spike(values: Array, features: ConditionalFeatures) -> Array:
@@ -550,14 +567,15 @@ def solve(
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
     nodes, noise_square = point.leverage.shape[1], np.square(noise)
-    near = linearised(equations, point)
+    near = near_point(equations, point)
     sources = _sources(equations, point, tables, means, noise_square, weight_offset)
-    sources -= np.vecmat(means.shift, near.matrix[:, nodes:])
+    sources -= near.times_groups(means.shift)
     try:
-        changes = response(near.matrix, sources, nodes)
-        if not (response_defect(near, sources, changes) <= 1).all():
-            # Interpolating with hardly any ridge the matrix is almost singular, and one step of refinement is needed.
-            changes += response(near.matrix, sources - np.matvec(near.matrix, changes), nodes)
+        changes = _response(near, sources, nodes)
+        if isinstance(near, LinearisedByPairs) and not _solves(near, sources, changes):
+            # A matrix over the nodes keeps digits that pairs lose where it is almost singular.
+            near = linearised(equations, point)
+            changes = _response(near, sources, nodes)
     except np.linalg.LinAlgError as singular:
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
     errors = changes + np.concatenate([np.zeros_like(point.leverage), means.shift], axis=1)
@@ -571,7 +589,7 @@ def solve(
     fluctuations = None
     if weight_offset is not None:
         # The sweeps of a convex loss are judged at the end, by their losses: on the way a mean square may be negative.
-        fluctuations = _fluctuations(equations, point, tables, means, errors)
+        fluctuations = _fluctuations(equations, point, near, tables, means, errors)
     else:
         check_point(equations, point, near, tolerance)
         check_response(near, sources, changes)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
-from gradstep.theory.equivalent.leverage import LeverageTable, SymmetricPairs
+from gradstep.theory.equivalent.leverage import LeverageTable
+from gradstep.theory.equivalent.linearised import SymmetricPairs
 from gradstep.theory.neurons.bulk import Bulk, variance_cells
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import Point, around_nearest, start

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, SymmetricPairs, evaluate, linearised
+from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, evaluate, linearised
+from gradstep.theory.equivalent.linearised import SymmetricPairs
 from gradstep.theory.equivalent.stacks import LARGEST_STACK, scaled_factors, solved_definite
 from gradstep.theory.spectra.stieltjes import Point, in_half_plane
 

@@ -1,0 +1,85 @@
+"""The equations near a point, as a matrix over the nodes and between pairs of slopes."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import NotConverged
+from gradstep.theory.equivalent import leverage, uniform
+from gradstep.theory.equivalent.leverage import LeverageEquations, linearised, near_point, raised, solve_leverage
+from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs
+
+predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
+
+# Two coordinates have nodes of their own: several hundred for six groups of neurons.
+PLANE = gs.Problem(
+    activation="softplus", teacher="sin", d=120, width=180, n_step=360, n=240, eta=gs.Step(2.0, 0.5), ridge=5.0,
+    noise=0.1, readout="constant", inputs=gs.Inputs.spiked([5.0], 120, [0.7]),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def equations() -> LeverageEquations:
+    ((_, prepared),) = predict_module._prepared(PLANE, "network", "structured", 1)
+    sizes = (PLANE.width, PLANE.d - 1, PLANE.n, PLANE.ridge)
+    return LeverageEquations(prepared.tables.shared.leverage_table, *(np.array([float(size)] * 2) for size in sizes))  # type: ignore[arg-type]
+
+
+def test_pairs_of_slopes_are_the_matrix(equations: LeverageEquations) -> None:
+    """Away from the solution too, where two members of a batch differ."""
+    state = np.log(np.concatenate([(point := solve_leverage(equations)[0]).leverage, point.resolvent], axis=1))
+    point = leverage.evaluate(equations, state + np.array([[0.1], [-0.3]]))
+    nodes = point.leverage.shape[1]
+    pairs, whole = near_point(equations, point), linearised(equations, point)
+    assert isinstance(pairs, LinearisedByPairs)
+    assert pairs.known.shape[1] < nodes / 4
+    random = np.random.default_rng(0)
+    vectors, values = random.standard_normal(whole.into.shape), random.standard_normal(point.resolvent.shape)
+    scale = np.abs(whole.matrix).max()
+    np.testing.assert_allclose(pairs.diagonal, whole.diagonal, rtol=1e-10)
+    np.testing.assert_allclose(pairs.times(vectors), whole.times(vectors), atol=1e-12 * scale)
+    np.testing.assert_allclose(pairs.times_groups(values), whole.times_groups(values), atol=1e-12 * scale)
+    of_pairs, of_whole = (raised(equations, point, near, vectors) for near in (pairs, whole))
+    np.testing.assert_allclose(of_pairs, of_whole, atol=1e-12 * np.abs(of_whole).max())
+    sources = whole.times(np.abs(vectors))
+    for near in (pairs, whole):
+        np.testing.assert_allclose(near.response(sources, nodes), np.abs(vectors), rtol=1e-7)
+    last = pairs.take(np.array([False, True]))
+    np.testing.assert_allclose(last.times(vectors[1:]), whole.times(vectors)[1:], atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("ridge", [5.0, 1e-3])
+def test_predictions_do_not_depend_on_the_form(ridge: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = PLANE.replace(ridge=ridge)
+    by_pairs = gs.predict(problem)
+    monkeypatch.setattr(leverage, "_FEW_UNKNOWNS", 0.0)
+    whole = gs.predict(problem)
+    for name in ("test_error", "train_error", "train_loss", "degrees_of_freedom"):
+        assert getattr(by_pairs, name) == pytest.approx(getattr(whole, name), rel=1e-10)
+
+
+@pytest.mark.parametrize("part", ["known", "square", "source", "between"])
+def test_a_fault_of_a_part_is_refused(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*arguments: Any) -> Linearised | LinearisedByPairs:
+        near = near_point(*arguments)
+        assert isinstance(near, LinearisedByPairs)
+        return near._replace(**{part: 1.001 * getattr(near, part)})
+
+    monkeypatch.setattr(uniform, "near_point", faulty)
+    with pytest.raises(NotConverged, match="not those of the fit"):
+        gs.predict(PLANE)
+
+
+def test_a_matrix_solves_what_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, original, asked = gs.predict(PLANE), uniform._response, []
+
+    def inexact(near: Linearised | LinearisedByPairs, *arguments: Any) -> Any:
+        asked.append(type(near))
+        return original(near, *arguments) * (1.01 if isinstance(near, LinearisedByPairs) else 1.0)
+
+    monkeypatch.setattr(uniform, "_response", inexact)
+    assert gs.predict(PLANE).test_error == pytest.approx(expected.test_error, rel=1e-10)
+    assert asked == [LinearisedByPairs, Linearised]

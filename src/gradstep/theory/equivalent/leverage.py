@@ -162,7 +162,9 @@ class LeverageTable:
         if groups < _WORTH_FACTORS and nodes < _WORTH_AT_NODES:
             return None
         left, right, _ = scaled_factors(self.slope, _DIMENSION)
-        return None if left.shape[2] > _FEW * groups else (left, right)
+        dimensions = left.shape[2]
+        few = dimensions <= _FEW * groups or _by_pairs(dimensions, groups, nodes)
+        return (left, right) if few else None
 
     def mixed(self, values: _Array) -> _Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
@@ -745,17 +747,25 @@ def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | Li
 
     Docs, "Uniform equivalent", equations (E15) and (E16).
     """
-    table, matrices = equations.table, point.matrices
-    slopes = _factors(table)[1] if isinstance(matrices, Core) else table.slope
-    products, nodes = SymmetricPairs.number(slopes.shape[1]), slopes.shape[2]
-    if nodes < _MANY_NODES or products + point.variance.shape[1] > _FEW_UNKNOWNS * nodes:
+    table, matrices, (batch, groups, nodes) = equations.table, point.matrices, point.variance.shape
+    if isinstance(matrices, Core):
+        slopes, of_groups = _factors(table)[1], matrices.rows @ matrices.damping
+    else:
+        slopes, root = table.slope, np.sqrt(point.density[:, None] * table.profile)
+        of_groups = matrices.inverse * root[:, :, None]
+    dimensions = slopes.shape[1]
+    if not _by_pairs(dimensions, groups, nodes):
         return linearised(equations, point)
-    pairs, batch = SymmetricPairs.among(slopes.shape[1]), len(point.variance)
-    known = np.broadcast_to(pairs.of(slopes), (batch, products, nodes))
-    square = pairs.mean_square(_forms(table, point), table.share)
-    source = _mixed_squares(table, matrices.of_groups_and_nodes(table)) + point.variance
-    between = _mixed_squares(table, matrices.of_groups())
+    pairs = SymmetricPairs.among(dimensions)
+    known = np.broadcast_to(pairs.of(slopes), (batch, SymmetricPairs.number(dimensions), nodes))
+    source = table.mixed(pairs.of(of_groups.mT)).mT @ known + point.variance
+    square, between = pairs.mean_square(_forms(table, point), table.share), _mixed_squares(table, matrices.of_groups())
     return LinearisedByPairs(known, square, source, between, *_units(equations, point))
+
+
+def _by_pairs(dimensions: int, groups: int, nodes: int) -> bool:
+    """Return whether equations between pairs of dimensions of the slopes take less time than a matrix over nodes."""
+    return nodes >= _MANY_NODES and SymmetricPairs.number(dimensions) + groups <= _FEW_UNKNOWNS * nodes
 
 
 def raised(

@@ -177,7 +177,15 @@ class SymmetricPairs(NamedTuple):
 
     def of(self, vectors: _Array) -> _Array:
         """Return the products for vectors of shape (..., components, columns)."""
-        return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
+        *batch, count, columns = vectors.shape
+        found = np.empty((*batch, len(self.first), columns), dtype=vectors.dtype)
+        start = 0
+        for place in range(count):
+            stop = start + count - place
+            np.multiply(vectors[..., place : place + 1, :], vectors[..., place:, :], out=found[..., start:stop, :])
+            start = stop
+        found *= self.double[:, None]
+        return found
 
     def of_symmetric(self, matrices: NDArray[Any]) -> NDArray[Any]:
         """Return what `of` has for products of vectors, and sums of these, given as matrices; shape (..., pairs)."""

@@ -22,6 +22,7 @@ from gradstep.papers.cui2024.drawn import (
     stepped_layer,
 )
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
+from gradstep.simulation.instance import TEACHER_AXIS
 
 SPIKE = {"r": 1.5, "c": 1.2, "gamma": 0.8}
 ERF, TANH, SIN = (scalar_function(name) for name in ("erf", "tanh", "sin"))
@@ -71,6 +72,20 @@ def test_stepped_layer_is_the_network_of_the_simulation(alpha0: float) -> None:
     assert loss == pytest.approx(float(expected["train_loss"][0]), rel=1e-9)
     strength = float(expected["spike_strength"][0]) / math.sqrt(40)
     assert float(np.abs(layer.spike[0])) == pytest.approx(strength, rel=1e-9, abs=1e-12)
+
+
+def test_summary_statistics_are_those_of_what_the_readout_sees_of_the_bulk() -> None:
+    """After a step the bulk has a part along the spike: it is the overlap, and not in the norm."""
+    sizes = {"d": 30, "width": 40, "n_step": 60, "n": 60}
+    layer = stepped_layer(Problem(activation="tanh", teacher="sin", **sizes, eta=8.0, ridge=1.0), 1)
+    found = fit(layer, "tanh", "sin", n=80, lam=0.1, seed=1)
+    seen = found.readout @ (layer.weights - np.outer(layer.spike, layer.direction))
+    rest = np.eye(30)[TEACHER_AXIS] - layer.direction[TEACHER_AXIS] * layer.direction
+    across = seen - seen @ layer.direction * layer.direction
+    assert found.bulk_overlap == pytest.approx(seen @ layer.direction, rel=1e-10)
+    assert found.teacher_overlap == pytest.approx(seen @ rest / np.linalg.norm(rest), rel=1e-10)
+    assert found.bulk_norm == pytest.approx(across @ across, rel=1e-10)
+    assert found.bulk_overlap**2 > 1e-3 * found.bulk_norm  # or the two could not be told apart
 
 
 def test_sampled_error_is_the_exact_one_on_average() -> None:

@@ -47,8 +47,12 @@ class Page:
         self.address = server.address
         self.context = browser.new_context(**{"viewport": WINDOW} | options)
         self.context.set_default_timeout(PATIENCE)
-        self.page = self.context.new_page()
-        self.requests, self.complaints, self._held, self.turned = [], [], None, False
+        self.requests, self.complaints = [], []
+        self.begin()
+
+    def begin(self):
+        """Open an empty tab."""
+        self.page, self._held, self.turned = self.context.new_page(), None, False
         self._tools = self.context.new_cdp_session(self.page)
         self._tools.send("Page.enable")
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -120,6 +124,10 @@ class Page:
         }}"""
         assert self.page.evaluate(wait, PATIENCE), condition
 
+    def touch(self, on):
+        """Let the page be on a screen that is touched."""
+        self._tools.send("Emulation.setTouchEmulationEnabled", {"enabled": on})
+
     def shown(self, quantity="Test error"):
         """Return a number of the strip of numbers."""
         return float(self.page.locator("#numbers div", has_text=quantity).locator("dd").inner_text())
@@ -151,22 +159,19 @@ class Page:
         assert complaints == []
 
 
-def shared(browser, server, **options):
-    """Yield a page that tests share: a browser that has compiled it once opens it fast."""
-    page = Page(browser, server, **options)
-    yield page
-    page.context.close()
-
-
 @pytest.fixture(scope="module")
 def tab(browser, server):
-    """Return a page that tests share."""
-    yield from shared(browser, server)
+    """Return a page that tests share: a browser that has compiled it once opens it fast."""
+    page = Page(browser, server)
+    yield page
+    page.context.close()
 
 
 @pytest.fixture
 def watched(tab):
     """Return a page of this test alone."""
+    if tab.page.is_closed():
+        tab.begin()
     tab.turned = False
     yield tab
     if not tab.turned:
@@ -186,19 +191,15 @@ def sized(watched):
     watched.page.set_viewport_size(WINDOW)
 
 
-@pytest.fixture(scope="module")
-def pocket(browser, server):
-    """Return a page on a phone that tests share."""
-    yield from shared(browser, server, viewport=PHONE, has_touch=True)
-
-
 @pytest.fixture
-def phone(pocket):
-    """Return a page on a phone of this test alone."""
-    yield pocket
-    pocket.page.evaluate("localStorage.clear()")
-    pocket.page.goto("about:blank")
-    pocket.check()
+def phone(sized):
+    """Return the same page on a phone."""
+    watched = sized(**PHONE)
+    watched.touch(True)
+    yield watched
+    watched.touch(False)
+    watched.page.emulate_media(color_scheme="light")
+    watched.page.evaluate("localStorage.clear()")
 
 
 def error_at(problem):
@@ -1298,18 +1299,6 @@ def test_on_a_phone_the_focus_is_not_under_the_figure(phone):
     assert [name for name, top, bottom in seen if top < bottom] == []
 
 
-def test_closing_the_tab_ends_its_simulation(pocket, server):
-    """It is the tab of the tests on a phone, of which this is the last: another one would compile all scripts anew."""
-    page = pocket.open(f"{FAST}&A.d=300")
-    page.fill("#places", "20")
-    page.fill("#seeds", "100")
-    page.click("#run")
-    pocket.until("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
-    pocket.context.close()
-    pocket.check()
-    server.wait_until_idle()
-
-
 @pytest.mark.parametrize(("width", "height"), [pytest.param(1440, 900, marks=pytest.mark.statistical), (390, 844)])
 def test_a_preset_leaves_its_note_in_sight(sized, api, width, height):
     watched = sized(width, height)
@@ -1335,6 +1324,18 @@ def test_colours_are_those_of_the_figures(api):
         assert re.search(rf"--{regime}: light-dark\({hue},", style), regime
         # A slider wears it: what is no text must stand out three to one.
         assert contrast(f"rgb({int(hue[1:3], 16)}, {int(hue[3:5], 16)}, {int(hue[5:], 16)})", "rgb(255, 255, 255)") >= 3
+
+
+def test_closing_the_tab_ends_its_simulation(tab, server):
+    """It is the tab of the tests before: another one would compile all scripts anew."""
+    page = tab.open(f"{FAST}&A.d=300")
+    page.fill("#places", "20")
+    page.fill("#seeds", "100")
+    page.click("#run")
+    tab.until("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
+    page.close()
+    tab.check()
+    server.wait_until_idle()
 
 
 def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):

@@ -126,7 +126,8 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_weights(problem: Problem) -> dict[str, Any]:
-    from gradstep.theory.spectra.weight_spectrum import weight_spectrum  # here: a process that only predicts starts faster without
+    # Here and below: a process that only predicts starts faster without.
+    from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 
     found = weight_spectrum(problem)
     outliers = []
@@ -146,7 +147,7 @@ def _bands(law: Law) -> list[dict[str, list[float]]]:
 
 
 def _of_features(problem: Problem) -> dict[str, Any]:
-    from gradstep.theory.spectra.feature_spectrum import feature_spectrum  # here: a process that only predicts starts faster without
+    from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
     found = feature_spectrum(problem)
     outliers = [

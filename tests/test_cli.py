@@ -873,13 +873,16 @@ def test_a_prediction_loads_nothing_that_it_does_not_need() -> None:
     code = (
         "import sys; sys.argv = ['gradstep', 'predict', '--d', '64']\n"
         "from gradstep.cli import main\n"
+        "loaded = lambda: print([name for name in sys.modules if name.count('.') < 2])\n"
         "try: main()\n"
-        "except SystemExit: print([name for name in sys.modules if name.count('.') < 2])"
+        "except SystemExit: loaded()\n"
+        "import gradstep.app.answers; loaded()"  # in which the processes of the page's server begin
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(ast.literal_eval(result.stdout.splitlines()[-1]))
-    assert "gradstep.theory" in loaded
-    assert not loaded & {"scipy.optimize", "scipy.sparse", "matplotlib", "sklearn", "xarray", "gradstep.simulation"}
+    predicts, answers = (set(ast.literal_eval(line)) for line in result.stdout.splitlines()[-2:])
+    assert "gradstep.theory" in predicts
+    assert not predicts & {"scipy.optimize", "scipy.sparse", "matplotlib", "sklearn", "xarray", "gradstep.simulation"}
+    assert not answers & {"scipy.optimize", "scipy.sparse", "matplotlib", "sklearn", "xarray"}
 
 
 # --- tables, and two dialects of one file --------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def test_points_of_a_curve_do_not_hold_their_laws_all_at_once(damping):
         activation="relu", teacher="sin(5*x)", readout={1.0: 0.5, 2.0: 0.5}, d=200, width=250, n=500, n_step=110,
         noise=1.0, ridge=0.1, eta=gs.Step(1.0, 0.5), inputs=gs.Inputs.power_law(0.5), damping=damping,
     )  # fmt: skip
-    curve = [problem.replace(eta=gs.Step(1 + 0.01 * point, 0.5)) for point in range(4)]
+    curve = [problem.replace(eta=gs.Step(1 + 0.01 * point, 0.5)) for point in range(3)]
     gs.predict(problem)
 
     def largest(problems):

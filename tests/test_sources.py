@@ -38,9 +38,9 @@ def test_networks_without_a_value_are_in_neither_part():
 
 def test_they_are_those_of_both_kinds_of_measurement():
     problems, progress = [PROBLEM, PROBLEM.replace(n=90)], []
-    found = gs.compare(problems, 3, ridge=[0.1, 1.0], sources=True, progress=lambda *at: progress.append(at))
+    found = gs.compare(problems, 2, ridge=[0.1, 1.0], sources=True, progress=lambda *at: progress.append(at))
     assert tuple(found.sources) == ("test_error", "train_error")
-    drawn, expected = (gs.simulate(problems[1], 3, ridge=[0.1, 1.0], fit=fit) for fit in ("drawn", "expected"))
+    drawn, expected = (gs.simulate(problems[1], 2, ridge=[0.1, 1.0], fit=fit) for fit in ("drawn", "expected"))
     for name, sources in found.sources.items():
         whole = found[name]
         np.testing.assert_allclose(sources.rows.difference + sources.fit.difference, whole.difference, atol=1e-12)

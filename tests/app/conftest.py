@@ -43,6 +43,15 @@ class Server:
         self._reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)
         self._reader.start()
 
+    def sleeps(self):
+        """Return whether all of the server's processes wait for something."""
+        serving = psutil.Process(self.process.pid)
+        for process in [serving, *serving.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() == psutil.STATUS_RUNNING:
+                    return False
+        return True
+
     def used(self):
         """Return the processor time that each of the server's processes has used."""
         times = {}
@@ -55,10 +64,12 @@ class Server:
         """Wait until none of the server's processes computes any more."""
         deadline = time.monotonic() + seconds
         while True:
-            before = self.used()
-            time.sleep(0.5)
+            before, waits = self.used(), True
+            for _ in range(5):  # one that computes may get little time, but does not sleep
+                time.sleep(0.05)
+                waits = waits and self.sleeps()
             after = self.used()
-            if sum(after.values()) - sum(before.get(pid, 0.0) for pid in after) < 0.05:
+            if waits and sum(after.values()) - sum(before.get(pid, 0.0) for pid in after) < 0.025:
                 return
             assert time.monotonic() < deadline, "the server goes on computing"
 

@@ -29,6 +29,11 @@ if (!window.ask) {
     ? window.ask(address, options)
     : new Promise((_, drop) => options.signal.addEventListener("abort", () => drop(options.signal.reason)));
 }"""
+#: From now on a pause of a second or more, after which the page asks a server again, takes a twentieth of it.
+HURRY = """() => {
+  const { setTimeout } = window;
+  window.setTimeout = (call, pause) => setTimeout(call, pause < 1000 ? pause : pause / 20);
+}"""
 #: The machine may be busy.
 PATIENCE = 60_000
 WINDOW = {"width": 1280, "height": 900}
@@ -42,8 +47,12 @@ class Page:
         self.address = server.address
         self.context = browser.new_context(**{"viewport": WINDOW} | options)
         self.context.set_default_timeout(PATIENCE)
-        self.page = self.context.new_page()
-        self.requests, self.complaints, self._held, self.turned = [], [], None, False
+        self.requests, self.complaints = [], []
+        self.begin()
+
+    def begin(self):
+        """Open an empty tab."""
+        self.page, self._held, self.turned = self.context.new_page(), None, False
         self._tools = self.context.new_cdp_session(self.page)
         self._tools.send("Page.enable")
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -115,6 +124,10 @@ class Page:
         }}"""
         assert self.page.evaluate(wait, PATIENCE), condition
 
+    def touch(self, on):
+        """Let the page be on a screen that is touched."""
+        self._tools.send("Emulation.setTouchEmulationEnabled", {"enabled": on})
+
     def shown(self, quantity="Test error"):
         """Return a number of the strip of numbers."""
         return float(self.page.locator("#numbers div", has_text=quantity).locator("dd").inner_text())
@@ -145,27 +158,20 @@ class Page:
         complaints, self.complaints = self.complaints, []
         assert complaints == []
 
-    def close(self):
-        self.context.close()
-        self.check()
-
-
-def shared(browser, server, **options):
-    """Yield a page that tests share: a browser that has compiled it once opens it fast."""
-    page = Page(browser, server, **options)
-    yield page
-    page.context.close()
-
 
 @pytest.fixture(scope="module")
 def tab(browser, server):
-    """Return a page that tests share."""
-    yield from shared(browser, server)
+    """Return a page that tests share: a browser that has compiled it once opens it fast."""
+    page = Page(browser, server)
+    yield page
+    page.context.close()
 
 
 @pytest.fixture
 def watched(tab):
     """Return a page of this test alone."""
+    if tab.page.is_closed():
+        tab.begin()
     tab.turned = False
     yield tab
     if not tab.turned:
@@ -185,19 +191,15 @@ def sized(watched):
     watched.page.set_viewport_size(WINDOW)
 
 
-@pytest.fixture(scope="module")
-def pocket(browser, server):
-    """Return a page on a phone that tests share."""
-    yield from shared(browser, server, viewport=PHONE, has_touch=True)
-
-
 @pytest.fixture
-def phone(pocket):
-    """Return a page on a phone of this test alone."""
-    yield pocket
-    pocket.page.evaluate("localStorage.clear()")
-    pocket.page.goto("about:blank")
-    pocket.check()
+def phone(sized):
+    """Return the same page on a phone."""
+    watched = sized(**PHONE)
+    watched.touch(True)
+    yield watched
+    watched.touch(False)
+    watched.page.emulate_media(color_scheme="light")
+    watched.page.evaluate("localStorage.clear()")
 
 
 def error_at(problem):
@@ -232,7 +234,7 @@ def test_first_sight(watched):
 
 
 def test_the_spectrum_is_of_features_or_weights(watched):
-    page = watched.open(FAST, studies=["spectrum"])
+    page = watched.turn(FAST, studies=["spectrum"])
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
     assert "before" not in watched.traces("spectrum")
     page.select_option("#matrix", "weights")
@@ -781,7 +783,7 @@ def test_presets(watched, api, names):
 
 
 def test_simulation_with_progress_and_cancel(watched):
-    page = watched.open("#A.d=24&A.readout=constant&axis=n&from=1&to=6")
+    page = watched.turn("#A.d=24&A.readout=constant&axis=n&from=1&to=6")
     page.fill("#places", "3")
     page.fill("#seeds", "4")
     page.click("#run")
@@ -804,7 +806,6 @@ def test_simulation_with_progress_and_cancel(watched):
     assert page.inner_text("#run") == "Simulate"
     # They are in the link, and with the noise in both errors each is higher by its variance.
     address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
-    page.goto("about:blank")
     watched.open(f"{address}&noise=both")
     watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network')")
     watched.settled()
@@ -911,19 +912,8 @@ def test_where_theory_ends_the_network_is_drawn(watched):
     watched.write("steps", "3")
 
 
-def test_closing_the_tab_ends_its_simulation(browser, server, api):
-    closed = Page(browser, server)
-    page = closed.open(f"{FAST}&A.d=300")
-    page.fill("#places", "20")
-    page.fill("#seeds", "100")
-    page.click("#run")
-    closed.until("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
-    closed.close()
-    server.wait_until_idle()
-
-
 def test_downloads(watched, tmp_path):
-    page = watched.open("#A.d=24&A.readout=constant&from=1&to=6&B=wider&B.d=24&B.width=3")
+    page = watched.turn("#A.d=24&A.readout=constant&from=1&to=6&B=wider&B.d=24&B.width=3")
     page.fill("#places", "2")
     page.fill("#seeds", "2")
     page.click("#run")
@@ -993,7 +983,7 @@ def test_downloads(watched, tmp_path):
 
 
 def test_best_of_both(watched):
-    page = watched.open("#A.readout=constant&A.d=64", studies=["best"])
+    page = watched.turn("#A.readout=constant&A.d=64", studies=["best"])
     before = watched.shown()
     page.click("#best-both")
     watched.until("document.querySelector('#best-both').textContent.startsWith('Set best')")
@@ -1152,8 +1142,11 @@ def test_a_server_with_too_much_to_do_is_asked_again(watched, name):
         else:
             route.continue_()
 
-    watched.page.route(f"**/api/{name}", busy_at_first)
-    page = watched.turn(f"{FAST}&A.width=1.8", studies=[name])
+    page = watched.open(FAST)
+    page.evaluate(HURRY)
+    page.route(f"**/api/{name}", busy_at_first)
+    watched.turn(f"{FAST}&A.width=1.8", studies=[name])
+    watched.turned = False
     shown = "#regime-title", "learned"
     if name == "spectrum":
         shown = "#spectrum-caption", "power of κ"
@@ -1415,10 +1408,23 @@ def test_colours_are_those_of_the_figures(api):
         assert contrast(f"rgb({int(hue[1:3], 16)}, {int(hue[3:5], 16)}, {int(hue[5:], 16)})", "rgb(255, 255, 255)") >= 3
 
 
+def test_closing_the_tab_ends_its_simulation(tab, server):
+    """It is the tab of the tests before: another one would compile all scripts anew."""
+    page = tab.open(f"{FAST}&A.d=300")
+    page.fill("#places", "20")
+    page.fill("#seeds", "100")
+    page.click("#run")
+    tab.until("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
+    page.close()
+    tab.check()
+    server.wait_until_idle()
+
+
 def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
     server = start_server(workers=1)
     watched = Page(browser, server)
     page = watched.open(FAST)
+    page.evaluate(HURRY)
     port = urllib.parse.urlsplit(server.address).port
     page.fill("#seeds", "100")
     page.click("#run")

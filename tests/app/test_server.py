@@ -820,11 +820,13 @@ def used_by_children(pid):
 @contextmanager
 def set_to_work(serving, address):
     """Wait until what the body asks for is being computed, and all that was sent has been read."""
-    before, change = 0.0, 1.0
-    while change > 0.02 or before < 0.3:  # its processes start
-        time.sleep(0.3)
+    before, change, runs = 0.0, 1.0, True
+    while change > 0.01 or before < 0.3 or runs:  # its processes start
+        time.sleep(0.1)
         now = used_by_children(serving.pid)
         before, change = now, now - before
+        children = psutil.Process(serving.pid).children(recursive=True)
+        runs = any(child.status() == psutil.STATUS_RUNNING for child in children)  # maybe on a busy machine
     yield
     while used_by_children(serving.pid) < before + 0.1:
         time.sleep(0.02)

@@ -278,7 +278,7 @@ def test_unusable_arguments_are_named() -> None:
 
 def test_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = NeuronGroups.of([0.5, 0.5], strengths=[0.5, 1.5])
-    monkeypatch.setattr(module, "root", lambda _gap, start, **_options: SimpleNamespace(x=start))
+    monkeypatch.setattr("scipy.optimize.root", lambda _gap, start, **_options: SimpleNamespace(x=start))
     monkeypatch.setattr(module, "_WARM_UP", 2)
     with pytest.raises(NotConverged, match="groups"):
         group_statistics("tanh", "sin", groups, alpha=1.0, lam=1e-3)

@@ -212,7 +212,7 @@ def test_caveats_of_a_grid_are_counted():
 
 
 def test_spreads_and_spectra_have_the_caveats_of_what_they_are_around():
-    problem = GOOD.replace(activation="hermite3", readout="constant", d=90, n=450, ridge=3.0)
+    problem = GOOD.replace(activation="hermite3", readout="constant", d=90, n=450, ridge=3.0, eta=gs.Step(0.3, 0.5))
     prediction, spread, spectrum = gs.predict(problem), gs.predict_spread(problem), gs.spectrum(problem)
     sizes = [caveat.size for caveat in prediction.caveats]
     assert sizes

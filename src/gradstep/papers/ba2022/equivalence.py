@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from gradstep.checks import positive
 from gradstep.errors import NotConverged
@@ -70,6 +69,8 @@ def R_GE(
         return kappa * (1 - freedom(kappa, 1) / n) - penalty
 
     trace = float(linear.sum() + N * values.mu2_squared)
+    from scipy.optimize import brentq  # here: the app starts faster without
+
     kappa = float(brentq(excess, penalty, penalty + trace / n + 1e-300, xtol=1e-300, rtol=1e-14, maxiter=500))
     residual = abs(excess(kappa)) / kappa
     if not residual <= TOLERANCE:

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 
 from gradstep.checks import nonnegative, positive
 from gradstep.errors import InvalidInput
@@ -87,6 +86,8 @@ def _tau_star(student: ScalarFunction, target: ScalarFunction, centred: bool) ->
     limits = [_infinite_slope_risk(student, target, sign, centred) for sign in (1, -1)]
     if min(limits) < values[best]:
         return TauStar(float(np.inf if limits[0] <= limits[1] else -np.inf), min(limits))
+    from scipy.optimize import minimize_scalar  # here: the app starts faster without
+
     refined = minimize_scalar(
         lambda slope: float(student_risk(student, target, slope, centred=centred)),
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]),

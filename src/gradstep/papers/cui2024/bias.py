@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
@@ -24,6 +23,8 @@ _GRID = 41
 
 def _minima(function: Callable[[ArrayLike], Array], largest: float) -> list[tuple[float, float]]:
     """Return the value and the place of every local minimum up to an absolute value, the lowest first."""
+    from scipy.optimize import minimize_scalar  # here: the app starts faster without
+
     grid = np.linspace(-largest, largest, _GRID)
     padded = np.concatenate([[np.inf], function(grid), [np.inf]])
     valleys = np.flatnonzero((padded[1:-1] <= padded[:-2]) & (padded[1:-1] < padded[2:]))

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 
 from gradstep.checks import one_of
 from gradstep.errors import InvalidInput
@@ -171,6 +170,8 @@ def best_step(
     best = int(np.argmin(values))
     if best == grid.size - 1:
         return BestStep(np.inf, largest_strength, float(values[best]))
+    from scipy.optimize import minimize_scalar  # here: the app starts faster without
+
     refined = minimize_scalar(
         lambda strength: float(error(strength)),
         bounds=(grid[max(best - 1, 0)], grid[best + 1]),

@@ -2,8 +2,8 @@
 # names into .venv; later runs touch no network. Another interpreter: make PYTHON=python3.13 test
 
 PYTHON ?= python3
-# Test processes, each with one BLAS thread.
-WORKERS ?= 2
+# Processes, each with one BLAS thread: two for computing, and three for tests, a part of which waits for other processes.
+WORKERS ?=
 # Sizes and numbers of runs of `make reproduce`: quick, standard or paper.
 PRESET ?= standard
 # Where `make reproduce` writes.
@@ -40,13 +40,13 @@ setup: .venv/.stamp-dev ## install everything a developer needs (the other targe
 reproduce: .venv/.stamp-core ## draw theory over simulation of the real network; ends with the path of the report
 	@$(BIN)/gradstep reproduce --preset $(PRESET) --out $(OUT)
 
-# The same examples in every run (tests/conftest.py), so that it does not depend on luck. Each process begins with a half
+# The same examples in every run (tests/conftest.py), so that it does not depend on luck. Each process begins with its part
 # of the files in their order (worksteal), so that what tests of a file share, and the server and browser, are made once.
 test: .venv/.stamp-test ## run the tests (a few minutes)
-	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not statistical" $(ARGS)
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal -m "not statistical" $(ARGS)
 
 test-statistical: .venv/.stamp-test ## run the slow comparisons, the rest of large grids, and properties on random examples
-	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "statistical or hypothesis" \
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist worksteal -m "statistical or hypothesis" \
 	  --hypothesis-profile random $(ARGS)
 
 check: lint docs ## lock file, style, types, docstrings, documentation
@@ -73,7 +73,7 @@ bench: .venv/.stamp-bench ## print the timed comparisons
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 hunt: .venv/.stamp-core ## search for settings at which theory and network differ (hours; goes on where it ended)
-	@$(one_blas_thread) $(BIN)/python -m benchmarks.hunt .gradstep/hunt benchmarks/results/hunt.json --workers $(WORKERS) $(ARGS)
+	@$(one_blas_thread) $(BIN)/python -m benchmarks.hunt .gradstep/hunt benchmarks/results/hunt.json --workers $(or $(WORKERS),2) $(ARGS)
 
 docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
 	@rm -rf docs/api/generated docs/gallery

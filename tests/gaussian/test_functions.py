@@ -280,3 +280,15 @@ def test_a_spelled_out_softplus_may_have_factors():
     function, x = scalar_function("log(2+3*exp(x))"), np.linspace(-30, 30, 61)
     np.testing.assert_allclose(function(x), np.log(2 + 3 * np.exp(x)), rtol=1e-14)
     np.testing.assert_allclose(function.derivative(x), 3 / (2 * np.exp(-x) + 3), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["max(min(x, 40), -15)", "sin(x) + max(x - 14, 0)", "abs(x) + max(x - 300, 0)"])
+def test_what_differs_far_out_has_no_parity(name):
+    """Rows after a strong step reach there."""
+    assert scalar_function(name).parity is None
+    compiled = scalar_function(name)
+    assert scalar_function(lambda x: compiled(x)).parity is None
+
+
+def test_a_parity_is_seen_where_one_side_leaves_the_range_of_numbers():
+    assert scalar_function(lambda x: np.log(1 + np.exp(x)) - x / 2).parity == "even"

@@ -66,6 +66,25 @@ def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):
     assert (found.training_error > 0).all()
 
 
+@pytest.mark.parametrize("kind", ["one row's own column", "sparse columns", "heavy tails"])
+def test_rows_with_the_largest_weight_are_solved_with_all_digits(kind):
+    """More samples than rows: the row's own terms hide those of the others, and may make an error negative."""
+    random = np.random.default_rng(0)
+    features = random.standard_normal((60, 15))
+    if kind == "one row's own column":
+        features[:, -1], features[0, -1] = 0.0, 3.0
+    elif kind == "sparse columns":
+        features = np.maximum(features @ random.standard_normal((15, 40)) - 8.0, 0.0)
+    else:
+        features = random.standard_t(2.5, (60, 15))
+    targets = features[:, :5] @ random.standard_normal(5) / 4 + 0.3 * random.standard_normal(60)
+    options = {"n": [61, 66, 72, 80, 100, 120], "ridge": [1e-6, 1e-3, 1.0]}
+    found = gs.learning_curve(features, targets, **options)
+    exact = gs.learning_curve(features, targets, **options, interpolate=False)
+    for name in ("test_error", "training_error", "test_standard_error", "training_standard_error"):
+        np.testing.assert_allclose(getattr(found, name), getattr(exact, name), rtol=2e-3)
+
+
 def test_penalties_below_one_without_an_estimate_have_none():
     """They are not tried in a grid; here each is, by a call of its own."""
     random = np.random.default_rng(5)

@@ -52,10 +52,16 @@ def _family(operator: ast.operator) -> str | None:
     return "product" if isinstance(operator, ast.Mult | ast.Div) else None
 
 
+def _typed(text: str, carets: bool) -> str:
+    """Return a part of a formula as it was typed, with or without carets."""
+    return text.replace("**", "^") if carets else text
+
+
 class _Parser:
-    def __init__(self, source: str, several: bool) -> None:
+    def __init__(self, source: str, several: bool, carets: bool) -> None:
         self.source = source
         self.several = several
+        self.carets = carets
         self.nodes = 0
 
     def token(self, node: ast.AST) -> str:
@@ -63,7 +69,7 @@ class _Parser:
             segment = ast.get_source_segment(self.source, node)
         except (ValueError, IndexError):
             segment = None
-        return segment if segment else type(node).__name__
+        return _typed(segment, self.carets) if segment else type(node).__name__
 
     def translate(self, node: ast.expr, depth: int = 0) -> Expression:
         self.nodes += 1
@@ -143,7 +149,7 @@ class _Parser:
                     raise refuse(self.token(node), f"an exponent beyond {MAXIMUM_DEGREE}")
                 return power(left, right.value)
             case _:
-                raise refuse(self.token(node), "not one of the operators + - * / ** (a power is written **)")
+                raise refuse(self.token(node), "not one of the operators + - * / **")
 
     def _call(self, node: ast.Call, depth: int) -> Expression:
         if not isinstance(node.func, ast.Name):
@@ -185,15 +191,15 @@ def parse(source: str, *, several: bool = False) -> Expression:
     if len(stripped) > MAXIMUM_LENGTH:
         raise refuse(stripped[:40], f"longer than {MAXIMUM_LENGTH} characters")
     # Python's own ``^`` is not a power and binds less than a sum does.
-    stripped = stripped.replace("^", "**")
+    text, carets = stripped.replace("^", "**"), "**" not in stripped
     try:
         with _warnings, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(stripped, mode="eval")
+            tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        token = getattr(error, "text", None) or stripped
-        raise refuse(token.strip()[:80], f"not a formula ({getattr(error, 'msg', type(error).__name__)})") from None
-    expression = _Parser(stripped, several).translate(tree.body)
+        token = _typed((getattr(error, "text", None) or text).strip()[:80], carets)
+        raise refuse(token, f"not a formula ({getattr(error, 'msg', type(error).__name__)})") from None
+    expression = _Parser(text, several, carets).translate(tree.body)
     if (degree(expression) or 0) > MAXIMUM_DEGREE:
         raise refuse(stripped, f"a polynomial of a degree above {MAXIMUM_DEGREE}")
     if size(differentiate(expression)) > MAXIMUM_DERIVATIVE_NODES:

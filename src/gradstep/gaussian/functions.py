@@ -28,6 +28,8 @@ _DIFFERENCE_STEP = 0.02
 _LEAST_STEP = 1e-15
 #: Between two looks for the kinks of a callable.
 _SHIFT = 0.107
+#: How far a parity that no structure tells is looked at.
+_FAR = 1e3
 #: Reach around the place at which the panels of a function see a kink: some ten times their narrowest.
 _LOCATED = 1e-5
 # Central difference of order eight: weights of f(x + k h) - f(x - k h), k = 1..4.
@@ -276,8 +278,13 @@ def _panels(function: Callable[[Any], Any], kinks: tuple[float, ...], label: str
 
 
 def _numerical_parity(function: Callable[[Any], Any]) -> Parity | None:
-    x = np.sort(np.concatenate([np.linspace(0.003, 12.0, 1009), np.geomspace(1e-3, 12.0, 301)]))
-    right, left = np.asarray(function(x)), np.asarray(function(-x))
+    # A function that is clipped far out has no parity: rows after a strong step reach there.
+    x = np.sort(np.concatenate([np.linspace(0.003, 12.0, 1009), np.geomspace(1e-3, _FAR, 401)]))
+    with np.errstate(all="ignore"):
+        right, left = np.asarray(function(x)), np.asarray(function(-x))
+    # It may leave the range of numbers on one side before the other.
+    within = np.isfinite(right) & np.isfinite(left)
+    x, right, left = x[within], right[within], left[within]
     size = np.abs(right) + np.abs(left)
     tolerance = 1e-14 * size + 1e-15 * np.max(size[x <= 1])
     if np.all(np.abs(right - left) <= tolerance):

@@ -137,8 +137,7 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
 def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Array:
     """Return E f(mean + scale z) alone: less work, and an error function has it in closed form at every scale.
 
-    Means and scales are as in `smoothed`. Raises `InvalidInput` if the scale is negative, anything is not finite, or f
-    grows so fast that the mean is infinite.
+    Means and scales are as in `smoothed`. Raises `InvalidInput` as `smoothed` does.
 
     Docs, "Gaussian calculus", equation (G4).
     """

@@ -38,7 +38,7 @@ from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent, Summed
 from gradstep.learning.rounded import RoundedResolvent, SingleResolvent
 
-__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
+__all__ = ["TOLERANCE", "RowErrors", "TooFewRows", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
 #: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
 #: equation of the errors counts as solved.
@@ -67,6 +67,10 @@ _LARGEST_RATIO = 1 - 1e-9
 #: Least remainder of a row up to which its own terms may be taken out of sums in single precision: rounding grows like
 #: the inverse of its square.
 _LEAST_REMAINDER = 1e-2
+
+
+class TooFewRows(NotConverged):
+    """More than a fifth of the rows of a pool ask for the largest weight: it does not tell the errors of a pair."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +292,7 @@ def _resolved(fit: WeightedFit, samples: float) -> WeightedFit:
     if share > _MOST_CAPPED:
         reason = f"ask for more than the pool tells: {share:.0%} of its rows would have to count without bound"
         advice = _UNRESOLVED.format(rows=pool.rows)
-        raise NotConverged(_solver(samples, fit.resolvent.ridge), share, _MOST_CAPPED, advice, reason)
+        raise TooFewRows(_solver(samples, fit.resolvent.ridge), share, _MOST_CAPPED, advice, reason)
     return fit
 
 
@@ -318,9 +322,9 @@ def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedF
 def _directions(fit: WeightedFit) -> Iterator[tuple[Array, int]]:
     """Yield Newton's step, rough and then exact, and the plain one, to what each weight's own equation makes of it.
 
-    With each comes how often it may be halved. Where all leverages are small there is only the plain step: it shortens
-    the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows. The
-    rough step has the matrix of a diagonal resolvent. It is taken whole or not at all.
+    With each comes the number of times that it may be halved. Where all leverages are small there is only the plain
+    step: it shortens the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs
+    of rows. The rough step has the matrix of a diagonal resolvent. It is taken whole or not at all.
     """
     plain = fit.resolvent.pool.xp.log(fit.own_weights / fit.weights)
     if fit.contraction < _QUICK:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.host import host_errors, to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.equations import RowErrors, TooFewRows, diagonal_fits, row_errors, weighted_fit
 from gradstep.learning.interpolation import refined, spline_weights
 from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
@@ -34,8 +34,10 @@ _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 #: it is a tenth of that. And the relative residual of the equation of the errors.
 _SOLVED, _TOLERANCE = 1e-3, 1e-4
 #: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more. And
-#: from which it is enough: weights are bounded, and a row has n/M - 1 over its weight left, or more.
+#: from which it is tried: a row has n/M - 1 over its weight left, unless its weight is the largest.
 _SINGLE, _SINGLE_BEYOND = 0.98, 1.2
+#: Least part of its residual that each row of a fit to more rows than the pool has must be left, for few digits to do.
+_LEFT = 0.03
 #: Largest leverages of a row. Above the first a row may have a feature of its own. Below n = M it then has hardly any
 #: weight, and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the
 #: bounds of factors do not see. Above the second, and with such a part of the rows as samples, the row's own terms hide
@@ -96,9 +98,9 @@ def extrapolated(
 ) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
     """Solve pairs with n > M, for each n from the largest penalty down: each begins where the last two lead.
 
-    Where a penalty has no solution a smaller one has none either: leverages grow, and more rows ask for the largest
-    weight. `classes` says whether the targets are classes, and `rough` whether pairs need no more digits than those
-    that others are interpolated from. Return the cells, and why pairs have no solution.
+    Where a penalty asks for more than the pool tells a smaller one does, too, and is not tried: leverages are larger.
+    `classes` says whether the targets are classes, and `rough` whether pairs need no more digits than those that others
+    are interpolated from. Return the cells, and why pairs have no solution.
     """
     cells: dict[Pair, Cell] = {}
     failures: dict[Pair, NotConverged] = {}
@@ -113,8 +115,11 @@ def extrapolated(
             start = _continued(before, ridge)
             errors = (_rough_errors if rough else _exact_errors)(pool, (n, ridge), start)
             cells[n, ridge] = _cell(errors, classes)
-        except NotConverged as failure:
+        except TooFewRows as failure:
             failures[n, ridge] = failed[n] = failure
+            continue
+        except NotConverged as failure:
+            failures[n, ridge] = failure
             continue
         before.append((ridge, errors.fit.weights))
     return cells, failures
@@ -125,18 +130,25 @@ def _exact_errors(pool: Pool, pair: Pair, start: Array | None) -> RowErrors:
 
 
 def _rough_errors(pool: Pool, pair: Pair, start: Array | None) -> RowErrors:
-    """Return the errors of a pair with the digits that interpolation needs, if possible from single precision."""
+    """Return the errors of a pair with the digits that interpolation needs, if possible from single precision.
+
+    With more samples than rows, rows that have hardly anything left, or the largest weight, need all digits.
+    """
     ratio = pair[0] / pool.rows
     single = (ratio < _SINGLE or ratio >= _SINGLE_BEYOND) and (start is None or _alike(start))
     try:
         # Rounding may leave nothing of a row for weights that are tried, and then not taken.
         with host_errors(), np.errstate(divide="ignore", invalid="ignore"):
             fit = weighted_fit(pool, *pair, start, _SOLVED, single=single)
+            if ratio <= 1 or (fit.capped_share == 0 and float(pool.xp.min(fit.remainder)) > _LEFT):
+                return row_errors(fit, _TOLERANCE, rounded=True)
+            start = fit.weights
+    except TooFewRows:
+        raise
     except (NotConverged, np.linalg.LinAlgError):
-        if not single:
-            raise
-        fit = weighted_fit(pool, *pair, start, _SOLVED)
-    return row_errors(fit, _TOLERANCE, rounded=True)
+        if ratio <= 1:
+            return row_errors(weighted_fit(pool, *pair, start, _SOLVED), _TOLERANCE, rounded=True)
+    return _exact_errors(pool, pair, start)
 
 
 def _continued(before: list[tuple[float, Array]], ridge: float) -> Array | None:

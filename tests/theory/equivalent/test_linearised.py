@@ -9,7 +9,13 @@ import pytest
 import gradstep as gs
 from gradstep.errors import NotConverged
 from gradstep.theory.equivalent import leverage, uniform
-from gradstep.theory.equivalent.leverage import LeverageEquations, linearised, near_point, raised, solve_leverage
+from gradstep.theory.equivalent.leverage import (
+    LeverageEquations,
+    couplings_times,
+    linearised,
+    near_point,
+    solve_leverage,
+)
 from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -42,7 +48,7 @@ def test_pairs_of_slopes_are_the_matrix(equations: LeverageEquations) -> None:
     np.testing.assert_allclose(pairs.diagonal, whole.diagonal, rtol=1e-10)
     np.testing.assert_allclose(pairs.times(vectors), whole.times(vectors), atol=1e-12 * scale)
     np.testing.assert_allclose(pairs.times_groups(values), whole.times_groups(values), atol=1e-12 * scale)
-    of_pairs, of_whole = (raised(equations, point, near, vectors) for near in (pairs, whole))
+    of_pairs, of_whole = (couplings_times(equations, point, near, vectors) for near in (pairs, whole))
     np.testing.assert_allclose(of_pairs, of_whole, atol=1e-12 * np.abs(of_whole).max())
     sources = whole.times(np.abs(vectors))
     for near in (pairs, whole):
@@ -83,3 +89,41 @@ def test_a_matrix_solves_what_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(uniform, "_response", inexact)
     assert gs.predict(PLANE).test_error == pytest.approx(expected.test_error, rel=1e-10)
     assert asked == [LinearisedByPairs, Linearised]
+
+
+def test_some_members_of_a_batch_keep_the_equations_of_the_step_before(equations: LeverageEquations) -> None:
+    """Newton's steps end at different counts, and old equations are replaced for some members only."""
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        samples, ridge = 10 ** random.uniform(1, 3, 3), 10 ** random.uniform(-3, 2, 3)
+        three = np.ones(3)
+        together = LeverageEquations(equations.table, PLANE.width * three, (PLANE.d - 1) * three, samples, ridge)
+        point, _ = solve_leverage(together)
+        for place in range(3):
+            alone, _ = solve_leverage(together.take(np.arange(3) == place))
+            np.testing.assert_allclose(point.leverage[place], alone.leverage[0], rtol=1e-9)
+
+
+def test_a_curve_is_its_points() -> None:
+    """Points that share their tables, and are solved at once."""
+    problems = [PLANE.replace(n=n) for n in (30, 240, 400)]
+    for found, alone in zip(gs.predict_many(problems), map(gs.predict, problems), strict=True):
+        assert found.test_error == pytest.approx(alone.test_error, rel=1e-9)
+        assert found.train_loss == pytest.approx(alone.train_loss, rel=1e-9)
+
+
+def test_a_singular_matrix_between_pairs_is_left_to_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    def singular(*_: Any) -> None:
+        raise np.linalg.LinAlgError
+
+    expected = gs.predict(PLANE)
+    original, module = uniform._response, sys.modules[LinearisedByPairs.__module__]
+
+    def response(near: Linearised | LinearisedByPairs, *arguments: Any) -> Any:
+        with monkeypatch.context() as context:
+            if isinstance(near, LinearisedByPairs):
+                context.setattr(module, "solved", singular)
+            return original(near, *arguments)
+
+    monkeypatch.setattr(uniform, "_response", response)
+    assert gs.predict(PLANE).test_error == pytest.approx(expected.test_error, rel=1e-10)

@@ -40,12 +40,12 @@ __all__ = [
     "Undamped",
     "Whole",
     "couplings",
+    "couplings_times",
     "evaluate",
     "inner",
     "linear_gain",
     "linearised",
     "near_point",
-    "raised",
     "solve_leverage",
 ]
 
@@ -757,7 +757,9 @@ def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | Li
     if not _by_pairs(dimensions, groups, nodes):
         return linearised(equations, point)
     pairs = SymmetricPairs.among(dimensions)
-    known = np.broadcast_to(pairs.of(slopes), (batch, SymmetricPairs.number(dimensions), nodes))
+    known = pairs.of(slopes)
+    # Each member has its own, since those of some may be replaced.
+    known = known if len(known) == batch else np.repeat(known, batch, axis=0)
     source = table.mixed(pairs.of(of_groups.mT)).mT @ known + point.variance
     square, between = pairs.mean_square(_forms(table, point), table.share), _mixed_squares(table, matrices.of_groups())
     return LinearisedByPairs(known, square, source, between, *_units(equations, point))
@@ -768,15 +770,15 @@ def _by_pairs(dimensions: int, groups: int, nodes: int) -> bool:
     return nodes >= _MANY_NODES and SymmetricPairs.number(dimensions) + groups <= _FEW_UNKNOWNS * nodes
 
 
-def raised(
+def couplings_times(
     equations: LeverageEquations, point: Leverage, near: Linearised | LinearisedByPairs, changes: _Array
 ) -> _Array:
-    """Return by how much leverages and resolvents raise each other, for changes of shape (batch, nodes + groups).
+    """Return the `couplings` times changes, shape (batch, nodes + groups), in the form of the equations near a point.
 
     Docs, "Uniform equivalent", equation (E16).
     """
     if isinstance(near, LinearisedByPairs):
-        return near.raised(changes)
+        return near.couplings_times(changes)
     return np.asarray(np.matvec(couplings(equations.table, point), changes))
 
 

@@ -79,10 +79,11 @@ class LinearisedByPairs(NamedTuple):
     known : ndarray, shape (batch, pairs, nodes)
         Products of two slopes.
     square : ndarray, shape (batch, pairs, pairs)
-        What is between two of them.
+        The squares of the forms in two slopes, as forms in these products, averaged over the classes.
     source : ndarray, shape (batch, groups, nodes)
+        How much a node raises a group, and the group the node.
     between : ndarray, shape (batch, groups, groups)
-        How groups and nodes, and groups, raise each other.
+        How much two groups raise each other.
     into, out : ndarray, shape (batch, nodes + groups)
     """
 
@@ -104,8 +105,8 @@ class LinearisedByPairs(NamedTuple):
         of_groups = np.diagonal(self.between, axis1=1, axis2=2)
         return np.asarray(self.into * self.out - np.concatenate([of_nodes, of_groups], axis=1))
 
-    def raised(self, vectors: _Array) -> _Array:
-        """Return what a diagonal is more than the matrix, times vectors, shape (batch, nodes + groups)."""
+    def couplings_times(self, vectors: _Array) -> _Array:
+        """Return the couplings, which `Linearised` subtracts from a diagonal, times vectors (batch, nodes + groups)."""
         nodes = self.known.shape[2]
         of_nodes, of_groups = vectors[:, :nodes], vectors[:, nodes:]
         through = np.matvec(self.square, np.matvec(self.known, of_nodes))
@@ -115,14 +116,14 @@ class LinearisedByPairs(NamedTuple):
 
     def times(self, vectors: _Array) -> _Array:
         """Return the matrix times vectors, shape (batch, nodes + groups)."""
-        return np.asarray(self.into * self.out * vectors - self.raised(vectors))
+        return np.asarray(self.into * self.out * vectors - self.couplings_times(vectors))
 
     def times_groups(self, values: _Array) -> _Array:
         """Return the matrix times vectors of which only the part of the groups is not zero, shape (batch, groups)."""
         return self.times(np.concatenate([np.zeros((len(values), self.known.shape[2])), values], axis=1))
 
     def response(self, sources: _Array, nodes: int) -> _Array:
-        """Return the vectors for which `times` has the sources, shape (batch, nodes + groups)."""
+        """Return the vectors for which `times` has the sources, shape (batch, nodes + groups), or nan."""
         pairs = self.known.shape[1]
         # In these units the diagonal matrix is one, and so are the diagonals of the squares.
         unit = 1 / np.sqrt(self.into * self.out)
@@ -137,7 +138,10 @@ class LinearisedByPairs(NamedTuple):
         matrix[:, pairs:, pairs:] -= unit[:, nodes:, None] * self.between * unit[:, None, nodes:]
         right = np.matvec(rows, scaled[:, :nodes])
         right[:, pairs:] += scaled[:, nodes:]
-        found = solved(matrix, right[..., None])[..., 0]
+        try:
+            found = solved(matrix, right[..., None])[..., 0]
+        except np.linalg.LinAlgError:
+            return np.full_like(sources, np.nan)
         of_nodes = scaled[:, :nodes] + np.vecmat(np.matvec(core, found), rows)
         return np.asarray(unit * np.concatenate([of_nodes, found[:, pairs:]], axis=1))
 

@@ -32,11 +32,11 @@ from gradstep.theory.equivalent.leverage import (
     LeverageEquations,
     Separable,
     Undamped,
+    couplings_times,
     inner,
     linear_gain,
     linearised,
     near_point,
-    raised,
     solve_leverage,
 )
 from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs
@@ -467,7 +467,7 @@ def _fluctuations(
 ) -> Fluctuations:
     """Return the variances of outputs and weights, from the response of the errors."""
     nodes, a = point.leverage.shape[1], point.inverse_resolvent
-    grown = equations.directions[:, None] * raised(equations, point, near, changes)
+    grown = equations.directions[:, None] * couplings_times(equations, point, near, changes)
     # Parts of slopes across the teacher's rest, and along the length.
     across = np.square(means.slopes).sum(axis=1) - np.square(np.vecmat(tables.bulk.teacher, means.slopes))
     if means.length_slope.shape[1]:
@@ -480,7 +480,7 @@ def _fluctuations(
 
 
 def _solves(near: Linearised | LinearisedByPairs, sources: Array, changes: Array) -> bool:
-    return bool((response_defect(near, sources, changes) <= 1).all())
+    return bool(np.isfinite(changes).all() and (response_defect(near, sources, changes) <= 1).all())
 
 
 def _response(near: Linearised | LinearisedByPairs, sources: Array, nodes: int) -> Array:
@@ -502,8 +502,9 @@ def _given_spike(values: Array, features: ConditionalFeatures) -> Array:
     """
     if not features.rest.any():
         return values
-    place = np.cumsum(np.diff(features.kappa, axis=1, prepend=np.inf) != 0).reshape(values.shape) - 1
-    total, weight = (np.bincount(place.ravel(), of.ravel()) for of in (features.weight * values, features.weight))
+    kappa, weights = (np.broadcast_to(of, values.shape) for of in (features.kappa, features.weight))
+    place = np.cumsum(np.diff(kappa, axis=1, prepend=np.inf) != 0).reshape(values.shape) - 1
+    total, weight = (np.bincount(place.ravel(), of.ravel()) for of in (weights * values, weights))
     return np.asarray((total / weight)[place])
 
 

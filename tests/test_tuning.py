@@ -429,6 +429,17 @@ def test_command_gives_the_numbers_of_the_library():
         assert part in text
 
 
+@pytest.mark.parametrize(("activation", "d", "step"), [("relu", 510, 6.5), ("gelu", 208, 8.9)])
+def test_why_no_point_has_a_prediction_is_said(activation, d, step):
+    """Rough predictions, for the scan, may exist where exact ones do not."""
+    sizes = {"d": d, "width": 180, "n_step": math.inf, "n": 240}
+    problem = gs.Problem(
+        activation=activation, teacher="sin", eta=gs.Step(step, 0.5), ridge=1.0, readout="constant", **sizes
+    )
+    with pytest.raises(NotConverged, match="nodes"):
+        gs.tune(problem, over="ridge")
+
+
 def test_progress_counts_predictions(monkeypatch):
     """Also during the scan, which is most of the work."""
     problem, counts = network(), []

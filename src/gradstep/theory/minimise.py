@@ -32,6 +32,7 @@ Function = Callable[[Array], Array]
 _VALLEYS = 3
 _RELATIVE_DEPTH = 1.5
 _NEWTON_STEPS = 30
+_NO_VALUE = "No point has a value: narrow the bounds."
 #: Fractions of a step that are tried together, and its longest size in spacings.
 _FRACTIONS = np.array([1.0, 0.5, 0.2, 0.05])
 _LONGEST = 8.0
@@ -117,6 +118,7 @@ class _Counted:
         return np.array([self.known[key] if within else np.inf for key, within in zip(keys, inside, strict=True)])
 
 
+@np.errstate(invalid="ignore")  # differences of points without a value
 def minimise(
     function: Function,
     axes: Sequence[Axis],
@@ -158,6 +160,8 @@ def minimise(
     bottoms = [_polish(counted, axes, _descend(counted, axes, start), tolerance) for start in _valleys(scan, axes)]
     bottoms.sort(key=lambda bottom: bottom[1])
     point, value = bottoms[0]
+    if not np.isfinite(value):
+        raise NotConverged("the scan", np.nan, counted.resolution, _NO_VALUE)
     others: list[tuple[Array, float]] = []
     for place, height in bottoms[1:]:
         known = [point, *(p for p, _ in others)]
@@ -193,7 +197,7 @@ def _valleys(counted: _Counted, axes: Sequence[Axis]) -> list[Array]:
     grid = np.stack(np.meshgrid(*(axis.scan for axis in axes), indexing="ij"), axis=-1)
     values = counted(grid.reshape(-1, len(axes))).reshape(shape)
     if not np.isfinite(values).any():
-        raise NotConverged("the scan", np.nan, counted.resolution, "No point has a value: narrow the bounds.")
+        raise NotConverged("the scan", np.nan, counted.resolution, _NO_VALUE)
     padded = np.pad(values, 1, constant_values=np.inf)
     lowest = np.ones(shape, dtype=bool)
     for offset in itertools.product((-1, 0, 1), repeat=len(axes)):

@@ -39,6 +39,8 @@ Parameter = Literal["ridge", "eta", "damping", "split"]
 #: What can be tuned.
 PARAMETERS: tuple[Parameter, ...] = ("ridge", "eta", "damping", "split")
 
+_NOTHING_TO_LEARN = "Use a smaller ridge: there is nothing to learn but noise, and predicting zero has no error."
+_NO_ERROR = "Add label noise, or narrow the bounds to where there is an error."
 #: Points of the coarse scan by how many parameters are tuned at once: a decade of the first three, of the split.
 _SCAN = {
     "ridge": {1: 4, 2: 2, 3: 1, 4: 1},
@@ -324,15 +326,19 @@ def tune(
         raise InvalidInput("over", over, told)
     # Matrices this small gain nothing by several threads, which beside other work wait for each other.
     with one_thread():
-        found = minimise(
-            search.errors,
-            search.axes,
-            scanned=search.rough_errors,
-            resolution=search.resolution,
-            nothing_left="Use a smaller ridge: there is nothing to learn but noise, and predicting zero has no error."
-            if search.nothing_to_learn
-            else "Add label noise, or narrow the bounds to where there is an error.",
-        )
+        try:
+            found = minimise(
+                search.errors,
+                search.axes,
+                scanned=search.rough_errors,
+                resolution=search.resolution,
+                nothing_left=_NOTHING_TO_LEARN if search.nothing_to_learn else _NO_ERROR,
+            )
+        except NotConverged as failure:
+            # Why there is no prediction says more than that there is none anywhere.
+            if math.isnan(failure.residual) and search.refusal is not None:
+                raise search.refusal from None
+            raise
         best = search.problem_at(found.point)
         prediction, refined = predict(best), predict(best, refine=2)
     discretisation = abs(refined.test_error / prediction.test_error - 1)
@@ -368,6 +374,7 @@ class _Search:
     ) -> None:
         self.problem, self.names = problem, names
         self.progress, self.made = progress or (lambda made: None), 0
+        self.refusal: NotConverged | None = None  # of the first problem without a prediction
         if "damping" in names and "eta" not in names and problem.eta.coefficient == 0:
             raise InvalidInput("over", "damping", "'ridge' or 'split' without a step", "which changes nothing")
         for name in bounds:
@@ -453,10 +460,17 @@ class _Search:
             try:
                 values = np.array([each.test_error for each in predicted(problems)])
             except NotConverged:
-                values = np.array([_error(problem, predicted) for problem in problems])
+                values = np.array([self._error(problem, predicted) for problem in problems])
         self.made += len(problems)
         self.progress(self.made)
         return np.where(np.isfinite(values), values, np.inf)
+
+    def _error(self, problem: Problem, predicted: Callable[[Sequence[Problem]], Sequence[Prediction]]) -> float:
+        try:
+            return predicted([problem])[0].test_error
+        except NotConverged as failure:
+            self.refusal = self.refusal or failure
+            return math.inf
 
     def parameter(self, k: int, found: Minimum, discretisation: float) -> TunedParameter:
         name, axis, u = self.names[k], self.axes[k], float(found.point[k])
@@ -531,13 +545,6 @@ class _Search:
         )
         place = u + side * float(distance)
         return (round(place) if axis.whole else place), sway
-
-
-def _error(problem: Problem, predicted: Callable[[Sequence[Problem]], Sequence[Prediction]]) -> float:
-    try:
-        return predicted([problem])[0].test_error
-    except NotConverged:
-        return math.inf
 
 
 def _logit(fraction: float) -> float:

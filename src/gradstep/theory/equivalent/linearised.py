@@ -49,7 +49,7 @@ class Linearised(NamedTuple):
         return np.asarray(np.matvec(self.matrix, vectors))
 
     def times_groups(self, values: _Array) -> _Array:
-        """Return the matrix times vectors of which only the part of the groups is not zero, shape (batch, groups)."""
+        """Return the matrix times vectors that are zero but for values of the groups, shape (batch, groups)."""
         return np.asarray(np.vecmat(values, self.matrix[:, -values.shape[1] :]))
 
     def response(self, sources: _Array, nodes: int) -> _Array:
@@ -119,7 +119,7 @@ class LinearisedByPairs(NamedTuple):
         return np.asarray(self.into * self.out * vectors - self.couplings_times(vectors))
 
     def times_groups(self, values: _Array) -> _Array:
-        """Return the matrix times vectors of which only the part of the groups is not zero, shape (batch, groups)."""
+        """Return the matrix times vectors that are zero but for values of the groups, shape (batch, groups)."""
         return self.times(np.concatenate([np.zeros((len(values), self.known.shape[2])), values], axis=1))
 
     def response(self, sources: _Array, nodes: int) -> _Array:

@@ -1,4 +1,4 @@
-"""What array libraries do in different ways: copies on the machine, the diagonal of a matrix, and errors."""
+"""Differences between array libraries: how to get a NumPy array, to set a diagonal, and to catch PyTorch's errors."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["host_errors", "set_diagonal", "to_host"]
 
+#: Rows of the blocks along a diagonal, which are small enough for the processor's cache.
 _TILE = 256
 
 

@@ -28,7 +28,7 @@ _DIFFERENCE_STEP = 0.02
 _LEAST_STEP = 1e-15
 #: Between two looks for the kinks of a callable.
 _SHIFT = 0.107
-#: How far a parity that no structure tells is looked at.
+#: A function of which the formula does not tell the parity is compared with its mirror image up to this distance.
 _FAR = 1e3
 #: Reach around the place at which the panels of a function see a kink: some ten times their narrowest.
 _LOCATED = 1e-5

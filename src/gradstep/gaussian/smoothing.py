@@ -135,7 +135,7 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
 
 
 def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Array:
-    """Return E f(mean + scale z) alone: less work, and an error function has it in closed form at every scale.
+    """Return E f(mean + scale z) alone, which takes less work; of an error function it is known in closed form.
 
     Means and scales are as in `smoothed`. Raises `InvalidInput` as `smoothed` does.
 

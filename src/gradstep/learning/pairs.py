@@ -33,10 +33,10 @@ _FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
 #: Largest change of the logarithm of a weight by its own equation, where others are interpolated: in the mean over rows
 #: it is a tenth of that. And the relative residual of the equation of the errors.
 _SOLVED, _TOLERANCE = 1e-3, 1e-4
-#: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more. And
-#: from which it is tried: a row has n/M - 1 over its weight left, unless its weight is the largest.
+#: Samples over rows of the pool up to which single precision is enough, since a row has at least 1 - n/M left. And from
+#: which it is tried: a row has n/M - 1 over its weight left, unless its weight is the largest.
 _SINGLE, _SINGLE_BEYOND = 0.98, 1.2
-#: Least part of its residual that each row of a fit to more rows than the pool has must be left, for few digits to do.
+#: With more samples than rows, few digits are enough if each row of the fit keeps so much of its residual.
 _LEFT = 0.03
 #: Largest leverages of a row. Above the first a row may have a feature of its own. Below n = M it then has hardly any
 #: weight, and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the
@@ -115,11 +115,10 @@ def extrapolated(
             start = _continued(before, ridge)
             errors = (_rough_errors if rough else _exact_errors)(pool, (n, ridge), start)
             cells[n, ridge] = _cell(errors, classes)
-        except TooFewRows as failure:
-            failures[n, ridge] = failed[n] = failure
-            continue
         except NotConverged as failure:
             failures[n, ridge] = failure
+            if isinstance(failure, TooFewRows):
+                failed[n] = failure
             continue
         before.append((ridge, errors.fit.weights))
     return cells, failures
@@ -147,6 +146,8 @@ def _rough_errors(pool: Pool, pair: Pair, start: Array | None) -> RowErrors:
         raise
     except (NotConverged, np.linalg.LinAlgError):
         if ratio <= 1:
+            if not single:
+                raise
             return row_errors(weighted_fit(pool, *pair, start, _SOLVED), _TOLERANCE, rounded=True)
     return _exact_errors(pool, pair, start)
 

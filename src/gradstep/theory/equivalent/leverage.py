@@ -672,7 +672,7 @@ def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     it is quicker to take the mean of these forms.
     """
     matrices, nodes, classes = point.matrices, point.variance.shape[2], table.profile.shape[1]
-    slopes = _factors(table)[1] if isinstance(matrices, Core) else table.slope
+    slopes = _slopes(table, matrices)
     numbers, products = classes * nodes**2, SymmetricPairs.number(slopes.shape[1])
     if _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
         pairs = SymmetricPairs.among(slopes.shape[1])
@@ -687,6 +687,11 @@ def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
         square *= table.share[:, index, None, None]
         found += square
     return found
+
+
+def _slopes(table: LeverageTable, matrices: Whole | Core) -> _Array:
+    """Return the slopes at the nodes between which the matrices are: of the groups, or of the factors."""
+    return _factors(table)[1] if isinstance(matrices, Core) else table.slope
 
 
 def _forms(table: LeverageTable, point: Leverage) -> _Array:
@@ -748,15 +753,14 @@ def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | Li
     Docs, "Uniform equivalent", equations (E15) and (E16).
     """
     table, matrices, (batch, groups, nodes) = equations.table, point.matrices, point.variance.shape
-    if isinstance(matrices, Core):
-        slopes, of_groups = _factors(table)[1], matrices.rows @ matrices.damping
-    else:
-        slopes, root = table.slope, np.sqrt(point.density[:, None] * table.profile)
-        of_groups = matrices.inverse * root[:, :, None]
-    dimensions = slopes.shape[1]
-    if not _by_pairs(dimensions, groups, nodes):
+    slopes = _slopes(table, matrices)
+    if not _by_pairs(slopes.shape[1], groups, nodes):
         return linearised(equations, point)
-    pairs = SymmetricPairs.among(dimensions)
+    if isinstance(matrices, Core):
+        of_groups = matrices.rows @ matrices.damping
+    else:
+        of_groups = matrices.inverse * np.sqrt(point.density[:, None] * table.profile)[:, :, None]
+    pairs = SymmetricPairs.among(slopes.shape[1])
     known = pairs.of(slopes)
     # Each member has its own, since those of some may be replaced.
     known = known if len(known) == batch else np.repeat(known, batch, axis=0)

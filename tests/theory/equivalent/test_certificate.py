@@ -43,6 +43,21 @@ def changed(change: Callable[[np.ndarray, int], None]) -> Function:
     return fault
 
 
+def changed_at_last(change: Callable[[np.ndarray, int], None]) -> Function:
+    """Return the same fault of the response that is returned, which nothing refines."""
+
+    def fault(original: Function) -> Function:
+        def faulty(equations: LeverageEquations, point: Leverage, *arguments: Any) -> tuple[Any, np.ndarray]:
+            near, changes = original(equations, point, *arguments)
+            changes = changes.copy()
+            change(changes, point.leverage.shape[1])
+            return near, changes
+
+        return faulty
+
+    return fault
+
+
 def lost_sign(changes: np.ndarray, nodes: int) -> None:
     changes[0, np.argmin(changes[0, :nodes])] *= -1
 
@@ -117,11 +132,11 @@ def lost_groups(original: Function) -> Function:
 
 
 FAULTS: dict[str, tuple[Any, str, Function]] = {
-    "a sign of the response": (uniform, "_response", changed(lost_sign)),
-    "the smallest of the response": (uniform, "_response", changed(smallest_lost)),
-    "one of the response twice": (uniform, "_response", changed(doubled)),
-    "eight digits of the response": (uniform, "_response", changed(few_digits)),
-    "the response of other nodes": (uniform, "_response", changed(shifted)),
+    "a sign of the response": (uniform, "_response", changed_at_last(lost_sign)),
+    "the smallest of the response": (uniform, "_response", changed_at_last(smallest_lost)),
+    "one of the response twice": (uniform, "_response", changed_at_last(doubled)),
+    "eight digits of the response": (uniform, "_response", changed_at_last(few_digits)),
+    "the response of other nodes": (uniform, "_response", changed_at_last(shifted)),
     "another branch": (uniform, "solve_leverage", moved(another_branch)),
     "another leverage": (uniform, "solve_leverage", moved(one_leverage)),
     "a negative leverage": (uniform, "solve_leverage", moved(negative_leverage)),

@@ -80,15 +80,27 @@ def test_a_fault_of_a_part_is_refused(part: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_matrix_solves_what_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, original, asked = gs.predict(PLANE), uniform._response, []
+    expected, solve, response = gs.predict(PLANE), uniform.solve_leverage, LinearisedByPairs.response
+    asked: list[type] = []
 
-    def inexact(near: Linearised | LinearisedByPairs, *arguments: Any) -> Any:
+    def inexact(near: LinearisedByPairs, *arguments: Any) -> Any:
         asked.append(type(near))
-        return original(near, *arguments) * (1.01 if isinstance(near, LinearisedByPairs) else 1.0)
+        return 1.01 * response(near, *arguments)  # a refinement leaves a ten-thousandth
 
-    monkeypatch.setattr(uniform, "_response", inexact)
+    def with_a_fault_behind_it(*arguments: Any) -> Any:
+        monkeypatch.setattr(LinearisedByPairs, "response", response)  # Newton's own steps are right
+        point = solve(*arguments)
+        monkeypatch.setattr(LinearisedByPairs, "response", inexact)
+        return point
+
+    def whole(*arguments: Any) -> Linearised:
+        asked.append(Linearised)
+        return linearised(*arguments)
+
+    monkeypatch.setattr(uniform, "solve_leverage", with_a_fault_behind_it)
+    monkeypatch.setattr(uniform, "linearised", whole)
     assert gs.predict(PLANE).test_error == pytest.approx(expected.test_error, rel=1e-10)
-    assert asked == [LinearisedByPairs, Linearised]
+    assert asked == [LinearisedByPairs, LinearisedByPairs, Linearised]
 
 
 def test_some_members_of_a_batch_keep_the_equations_of_the_step_before(equations: LeverageEquations) -> None:
@@ -119,11 +131,10 @@ def test_a_singular_matrix_between_pairs_is_left_to_the_matrix(monkeypatch: pyte
     expected = gs.predict(PLANE)
     original, module = uniform._response, sys.modules[LinearisedByPairs.__module__]
 
-    def response(near: Linearised | LinearisedByPairs, *arguments: Any) -> Any:
+    def response(*arguments: Any) -> Any:
         with monkeypatch.context() as context:
-            if isinstance(near, LinearisedByPairs):
-                context.setattr(module, "solved", singular)
-            return original(near, *arguments)
+            context.setattr(module, "solved", singular)  # of pairs: a matrix is solved by another function
+            return original(*arguments)
 
     monkeypatch.setattr(uniform, "_response", response)
     assert gs.predict(PLANE).test_error == pytest.approx(expected.test_error, rel=1e-10)

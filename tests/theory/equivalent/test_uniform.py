@@ -752,8 +752,13 @@ def test_errors_that_contradict_the_means_are_refused(monkeypatch):
     problem = gs.Problem(activation="tanh", teacher="sin", d=100, width=150, n_step=400, n=300, eta=2.0, ridge=10.0)
     found = gs.predict(problem)
     right = uniform._response
-    # A hundredth, of which the residual of the fixed point knows nothing.
-    monkeypatch.setattr(uniform, "_response", lambda *arguments: 1.01 * right(*arguments))
+
+    def wrong(*arguments):
+        # A hundredth, of which the residual of the fixed point knows nothing.
+        near, changes = right(*arguments)
+        return near, 1.01 * changes
+
+    monkeypatch.setattr(uniform, "_response", wrong)
     with pytest.raises(NotConverged, match="do not solve their equations"):
         gs.predict(problem)
     # Were the response itself not looked at, the training loss would be another.

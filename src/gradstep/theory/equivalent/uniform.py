@@ -483,15 +483,22 @@ def _solves(near: Linearised | LinearisedByPairs, sources: Array, changes: Array
     return bool(np.isfinite(changes).all() and (response_defect(near, sources, changes) <= 1).all())
 
 
-def _response(near: Linearised | LinearisedByPairs, sources: Array, nodes: int) -> Array:
-    """Return the response to sources, refined once where that is needed.
+def _response(
+    equations: LeverageEquations, point: Leverage, near: Linearised | LinearisedByPairs, sources: Array
+) -> tuple[Linearised | LinearisedByPairs, Array]:
+    """Return the response to sources, refined once where that is needed, and the equations that it solves.
 
-    Interpolating with hardly any ridge the matrix is almost singular.
+    Interpolating with hardly any ridge the matrix is almost singular: there a matrix over the nodes keeps digits that
+    pairs lose.
     """
+    nodes = point.leverage.shape[1]
     changes = near.response(sources, nodes)
-    if not _solves(near, sources, changes):
-        changes += near.response(sources - near.times(changes), nodes)
-    return changes
+    if _solves(near, sources, changes):
+        return near, changes
+    changes += near.response(sources - near.times(changes), nodes)
+    if isinstance(near, LinearisedByPairs) and not _solves(near, sources, changes):
+        return _response(equations, point, linearised(equations, point), sources)
+    return near, changes
 
 
 def _given_spike(values: Array, features: ConditionalFeatures) -> Array:
@@ -572,11 +579,7 @@ def solve(
     sources = _sources(equations, point, tables, means, noise_square, weight_offset)
     sources -= near.times_groups(means.shift)
     try:
-        changes = _response(near, sources, nodes)
-        if isinstance(near, LinearisedByPairs) and not _solves(near, sources, changes):
-            # A matrix over the nodes keeps digits that pairs lose where it is almost singular.
-            near = linearised(equations, point)
-            changes = _response(near, sources, nodes)
+        near, changes = _response(equations, point, near, sources)
     except np.linalg.LinAlgError as singular:
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
     errors = changes + np.concatenate([np.zeros_like(point.leverage), means.shift], axis=1)

@@ -42,7 +42,7 @@ Reduction = Callable[[Array, Array, Array], Array]
 _DIGITS = 32.0  # -ln of the relative error aimed at in the trapezoidal rule
 _WIDEST_SHIFT = 8.0
 _TRAPEZOID_LIMIT = 500
-_CHUNK = 1 << 17
+_CHUNK = 1 << 15
 _MOST_SINES = 8  # in a closed form, which takes every pair of them
 _ONE_BUCKET = 20_000
 _LARGEST_RANGE = 60.0
@@ -208,11 +208,13 @@ def _only_mean(values: Array, z: Array, weight: Array) -> Array:
 
 def _first_moments(values: Array, z: Array, weight: Array) -> Array:
     if z.ndim == 1:
-        mean, slope = np.stack([weight, weight * z]) @ values.T
-        rest = values - mean[:, None]
-        rest -= slope[:, None] * z
+        line = np.stack([np.ones_like(z), z])
+        fitted = values @ (line * weight).T
+        # One array of this size at a time: memory for a second one would be fetched from the system at each call.
+        rest = fitted @ line
+        np.subtract(values, rest, out=rest)
         np.square(rest, out=rest)
-        return np.stack([mean, slope, rest @ weight])
+        return np.stack([*fitted.T, rest @ weight])
     weighted = weight * values
     mean, slope = weighted.sum(-1), np.einsum("ij,ij->i", weighted, z)
     rest = values - mean[:, None] - slope[:, None] * z
@@ -523,7 +525,7 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
     x, w = legendre_rule(PANEL_ORDER + 4)
     result = np.empty((count, m.size))
     sequence = np.argsort(m, kind="stable")
-    rows = 256 if edges.size < 16 else 64
+    rows = 64
     for start in range(0, m.size, rows):
         chosen = sequence[start : start + rows]
         mm, ss = m[chosen, None], np.where(s[chosen] > 0, s[chosen], 1.0)[:, None]

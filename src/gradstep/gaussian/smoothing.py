@@ -36,8 +36,9 @@ from gradstep.resolution import NOTHING
 __all__ = ["Smoothed", "hermite_smoothed", "hermite_values", "smoothed", "smoothed_mean"]
 
 Array = NDArray[np.float64]
-# From (values of f, nodes z, probability weights), nodes on the last axis, to statistics on the first axis.
-Reduction = Callable[[Array, Array, Array], Array]
+# From nodes z and probability weights, nodes on the last axis, to what takes values of f there to statistics, which are
+# on the first axis.
+Reduction = Callable[[Array, Array], Callable[[Array], Array]]
 
 _DIGITS = 32.0  # -ln of the relative error aimed at in the trapezoidal rule
 _WIDEST_SHIFT = 8.0
@@ -165,12 +166,17 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
     m, s, shape = _arguments(mean, scale)
     integer("order", order, 0)
 
-    def coefficients(values: Array, z: Array, weight: Array) -> Array:
+    def coefficients(z: Array, weight: Array) -> Callable[[Array], Array]:
         if z.ndim == 1:
-            return np.asarray((hermite_values(z, order) * weight) @ values.T)
-        weighted = values * weight
-        # All polynomials at once would leave the processor's cache.
-        return np.stack([np.einsum("ij,ij->i", each, weighted) for each in _hermite_polynomials(z, order)])
+            polynomials = hermite_values(z, order) * weight
+            return lambda values: np.asarray(polynomials @ values.T)
+
+        def one_by_one(values: Array) -> Array:
+            # All polynomials at once would leave the processor's cache.
+            weighted = values * weight
+            return np.stack([np.einsum("ij,ij->i", each, weighted) for each in _hermite_polynomials(z, order)])
+
+        return one_by_one
 
     with np.errstate(over="ignore", invalid="ignore"):
         result = _averages(function, m, s, coefficients, order + 1, order)
@@ -202,23 +208,33 @@ def _by_quadrature(function: ScalarFunction, m: Array, s: Array, reduce: Reducti
     return at_many_means(averages, m, s)
 
 
-def _only_mean(values: Array, z: Array, weight: Array) -> Array:
-    return np.asarray(values @ weight if z.ndim == 1 else np.einsum("ij,ij->i", weight, values))[None]
+def _only_mean(z: Array, weight: Array) -> Callable[[Array], Array]:
+    form = "ij,j->i" if z.ndim == 1 else "ij,ij->i"
+    return lambda values: np.einsum(form, values, weight)[None]
 
 
-def _first_moments(values: Array, z: Array, weight: Array) -> Array:
+def _first_moments(z: Array, weight: Array) -> Callable[[Array], Array]:
     if z.ndim == 1:
         line = np.stack([np.ones_like(z), z])
-        fitted = values @ (line * weight).T
-        # One array of this size at a time: memory for a second one would be fetched from the system at each call.
-        rest = fitted @ line
-        np.subtract(values, rest, out=rest)
-        np.square(rest, out=rest)
-        return np.stack([*fitted.T, rest @ weight])
-    weighted = weight * values
-    mean, slope = weighted.sum(-1), np.einsum("ij,ij->i", weighted, z)
-    rest = values - mean[:, None] - slope[:, None] * z
-    return np.stack([mean, slope, np.einsum("ij,ij,ij->i", weight, rest, rest)])
+        projection = (line * weight).T
+
+        def of_common_nodes(values: Array) -> Array:
+            fitted = values @ projection
+            # One array of this size at a time: memory for a second one would be fetched from the system at each call.
+            rest = fitted @ line
+            np.subtract(values, rest, out=rest)
+            np.square(rest, out=rest)
+            return np.stack([*fitted.T, rest @ weight])
+
+        return of_common_nodes
+
+    def of_own_nodes(values: Array) -> Array:
+        weighted = weight * values
+        mean, slope = weighted.sum(-1), np.einsum("ij,ij->i", weighted, z)
+        rest = values - mean[:, None] - slope[:, None] * z
+        return np.stack([mean, slope, np.einsum("ij,ij,ij->i", weight, rest, rest)])
+
+    return of_own_nodes
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -385,14 +401,14 @@ def _on_common_nodes(
     # Where the trapezoidal rule has few nodes, s z is far from overflow: only a saturated mean can be beyond numbers.
     exponential = _exponential(function)
     rows = max(1, _CHUNK // z.size)
-    result = np.empty((count, m.size))
+    result, statistics = np.empty((count, m.size)), reduce(z, weight)
     for start in range(0, m.size, rows):
         part = slice(start, start + rows)
         if exponential is None or abs(exponential[1]) * s[part].min() < _SMALLEST_ARGUMENT:
             values = function(m[part, None] + s[part, None] * z)
         else:
             values = _through_exponentials(*exponential, m[part], s[part], z)
-        result[:, part] = reduce(values, z, weight)
+        result[:, part] = statistics(values)
     return result
 
 
@@ -411,6 +427,10 @@ def _through_exponentials(
 ) -> Array:
     """Return a function of ``exp(slope x + intercept)`` at ``x = m + s z``; many elements share their scale."""
     scales, which = np.unique(s, return_inverse=True)
+    if 2 * len(scales) > len(s):
+        values = (slope * s)[:, None] * z
+        values += (slope * m + intercept)[:, None]
+        return kernel(np.exp(values, out=values))
     values = np.exp((slope * scales)[:, None] * z)[which]
     values *= np.exp(slope * m + intercept)[:, None]
     return kernel(values)
@@ -538,7 +558,7 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
         points = mm + ss * z
         if np.min(ss) < _GRAINY * np.max(np.abs(mm)):
             _off_kinks(points, z, inside, own)
-        result[:, chosen] = reduce(function(points), z, weight)
+        result[:, chosen] = reduce(z, weight)(function(points))
     return result
 
 

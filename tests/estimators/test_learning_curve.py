@@ -298,6 +298,9 @@ def test_the_models_of_the_command_line():
     curves = compared_curves(X, y, width=48, n=[300, 600], progress=lambda *said: steps.append(said))
     assert tuple(curves) == MODELS
     assert steps[-1][:2] == (3, 3)
+    done = [step[0] for step in steps]
+    assert done == sorted(done)
+    assert any(0 < number < 1 for number in done)  # of a curve at work its share counts
     text = verdict(curves)
     assert text.startswith("with these 300 rows one step is clearly the best, with R^2 ")
     assert f"with twice the 300 rows: R^2 {curves['one step'].twice}" in text

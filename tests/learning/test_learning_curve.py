@@ -117,6 +117,7 @@ def test_a_row_without_weight_is_not_seen(rows):
         ({"sample_weight": np.full(10, -1.0)}, "sample_weight: got -1.0"),
         ({"sample_weight": np.zeros(10)}, "sample_weight: got 'zeros only'"),
         ({"sample_weight": np.ones(9)}, "sample_weight: .*each of the 10 rows"),
+        ({"progress": True}, "progress: got True; allowed: a function of two numbers"),
     ],
 )
 def test_bad_input_is_named(change, told):
@@ -143,6 +144,20 @@ def test_any_array_library(rows, library):
     arrays = [xp.asarray(values) for values in (features, targets, weights)]
     theirs = gs.learning_curve(*arrays[:2], n=[15, 60], ridge=[5.0], sample_weight=arrays[2])
     same(theirs, ours)
+
+
+@pytest.mark.parametrize(("ridge", "interpolate"), [(np.logspace(-2, 1, 7), True), ([0.1, 1.0, 1.0], False)])
+def test_progress_counts_pairs_up_to_all_of_them(rows, ridge, interpolate):
+    features, targets, _ = rows(60, 12)
+    n, said = [10, 30, 60, 90], []
+    options = {"n": n, "ridge": ridge, "interpolate": interpolate}
+    found = gs.learning_curve(features, targets, progress=lambda *numbers: said.append(numbers), **options)
+    done, totals = np.array(said).T
+    assert set(totals) == {len(n) * len(set(np.asarray(ridge).tolist()))}
+    assert (done[0], done[-1]) == (0, totals[0])
+    assert (np.diff(done) >= 0).all()
+    assert len(said) > len(np.unique(ridge))  # pairs one by one: those beyond the pool at least
+    np.testing.assert_array_equal(found.test_error, gs.learning_curve(features, targets, **options).test_error)
 
 
 def test_what_the_result_says(curve, rows):

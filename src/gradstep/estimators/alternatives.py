@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from gradstep.estimators.refits import Model, left_out_errors
 from gradstep.estimators.regressor import OneStepRegressor
 from gradstep.estimators.score_curve import Levels, ScoreCurve, score_curve
 from gradstep.estimators.step_choice import CLEARLY
+from gradstep.progress import Report
 
 __all__ = ["MODELS", "compared_curves", "verdict"]
 
@@ -29,7 +30,7 @@ def compared_curves(
     random_state: int = 0,
     n: ArrayLike | None = None,
     max_rows: int = 2048,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Report | None = None,
 ) -> dict[str, ScoreCurve]:
     """Estimate the learning curves of all `MODELS`.
 
@@ -47,7 +48,7 @@ def compared_curves(
     n, max_rows
         As for `OneStepRegressor.learning_curve`.
     progress : callable, optional
-        Called with the number of curves done, that of all, and what is done.
+        Called with the number of curves done, that of all, and what is done; of a curve at work its share counts.
 
     Raises
     ------
@@ -62,7 +63,8 @@ def compared_curves(
     for place, (name, eta) in enumerate(zip(MODELS, ("auto", 0.0), strict=False)):
         report(place, len(MODELS), name)
         model = kind(width, eta=eta, random_state=random_state).fit(X, y)
-        curves[name] = model.learning_curve(X, y, n, max_rows=max_rows)
+        pairs = partial(_part_of_a_curve, report, place, name)
+        curves[name] = model.learning_curve(X, y, n, max_rows=max_rows, progress=pairs)
     report(len(MODELS) - 1, len(MODELS), MODELS[-1])
     rows = Model.of(model, model._read(X, y, None), max_rows)
     inputs = rows.pool()
@@ -74,6 +76,11 @@ def compared_curves(
     curves[MODELS[-1]] = score_curve(inputs, levels, chosen, classes=rows.classes, n=n)
     report(len(MODELS), len(MODELS), "models")
     return curves
+
+
+def _part_of_a_curve(report: Report, before: int, name: str, done: int, total: int) -> None:
+    """Report the pairs done of one curve as a share of it, after those that came before."""
+    report(before + done / total, len(MODELS), name)
 
 
 def verdict(curves: dict[str, ScoreCurve]) -> str:

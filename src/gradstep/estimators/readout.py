@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -270,6 +270,7 @@ class OneStepReadout(OneStep):
         *,
         sample_weight: ArrayLike | None = None,
         max_rows: int = 2048,
+        progress: Callable[[int, int], None] | None = None,
     ) -> ScoreCurve:
         """Estimate what this model would score on new rows with fewer and with more rows, and with other penalties.
 
@@ -292,6 +293,8 @@ class OneStepReadout(OneStep):
         sample_weight : array-like, shape (M,), optional
         max_rows : int
             Rows on which the curve rests, at most. Time and the largest n grow with them.
+        progress : callable, optional
+            As in `gradstep.learning_curve`. A curve that rests on 2000 rows can take a minute.
 
         Returns
         -------
@@ -308,7 +311,7 @@ class OneStepReadout(OneStep):
         most = integer("max_rows", max_rows, 10)
         training = self._read(X, y, sample_weight)
         with self._threads(most, self._layer.width), self._in_range():
-            return Model.of(self, training, most).curve(n=n, ridge=ridge)
+            return Model.of(self, training, most).curve(n=n, ridge=ridge, progress=progress)
 
     def _read(self, X: Any, y: Any, sample_weight: Any) -> Training:
         """Check a table against that of the fit, and standardise it as that was."""

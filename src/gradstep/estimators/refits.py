@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -77,10 +77,24 @@ class Model:
             rows=fit.fit_samples_,
         )
 
-    def curve(self, *, n: ArrayLike | None = None, ridge: ArrayLike | None = None) -> ScoreCurve:
+    def curve(
+        self,
+        *,
+        n: ArrayLike | None = None,
+        ridge: ArrayLike | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ScoreCurve:
         """Estimate its learning curve; arguments as for `score_curve`."""
-        pool = self.pool(self.stepped)
-        return score_curve(pool, self.levels, self.ridge, classes=self.classes, n=n, ridge=ridge, middle=self.middle)
+        return score_curve(
+            self.pool(self.stepped),
+            self.levels,
+            self.ridge,
+            classes=self.classes,
+            n=n,
+            ridge=ridge,
+            middle=self.middle,
+            progress=progress,
+        )
 
     @cached_property
     def middle(self) -> float:

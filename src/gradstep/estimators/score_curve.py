@@ -304,8 +304,11 @@ def score_curve(
     n: ArrayLike | None = None,
     ridge: ArrayLike | None = None,
     middle: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ScoreCurve:
-    """Estimate the curve of a model whose penalty is `chosen`; n, ridge and errors are those of its `learning_curve`.
+    """Estimate the curve of a model whose penalty is `chosen`.
+
+    Numbers of rows, penalties, progress and errors raised are those of its `learning_curve`.
 
     The pool has the rows of the readout with the features of the fit; their targets are standardised numbers, or codes
     of classes. ``levels(penalties)`` returns errors of rows that are left out. Penalties are by default around
@@ -337,6 +340,7 @@ def score_curve(
         n=np.append(sizes, rows),
         ridge=penalties,
         sample_weight=None if (weights == 1).all() else weights,
+        progress=progress,
     )
     found = levels(penalties)
     unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.checks import flag
+from gradstep.errors import InvalidInput
 from gradstep.host import to_host
 from gradstep.learning.caveats import caveats_of, copies
 from gradstep.learning.classification import are_classes
@@ -33,6 +36,7 @@ def learning_curve(
     ridge: ArrayLike | None = None,
     sample_weight: Any = None,
     interpolate: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> LearningCurve:
     r"""Estimate test and training error of ridge regression for every number of samples, from one pool of rows.
 
@@ -61,6 +65,9 @@ def learning_curve(
     interpolate : bool
         Whether pairs of n and ridge with n at most M may be interpolated, in grids of more than twelve: within about a
         tenth of a standard error. False solves the equations of every pair, which takes up to thirty times as long.
+    progress : callable, optional
+        Called as ``progress(done, total)`` with numbers of pairs of n and ridge. Those that are interpolated are done
+        all at once, at the end.
 
     Returns
     -------
@@ -87,6 +94,8 @@ def learning_curve(
     array([10., 10., 10., 10.])
     """
     interpolate = flag("interpolate", interpolate)
+    if progress is not None and not callable(progress):
+        raise InvalidInput("progress", progress, "a function of two numbers of pairs: those done, and all")
     given = checked_rows(features, targets, sample_weight)
     rows, width = (int(size) for size in given.features.shape)
     sizes = checked_sizes(n, rows)
@@ -97,12 +106,21 @@ def learning_curve(
         ridges = checked_ridges(penalties, sizes, rows, float(eigenvalues.max()))
         classes = are_classes(given.targets)
         pairs = [(n, penalty) for n in sizes.tolist() for penalty in ridges.tolist()]
-        within = [pair for pair in dict.fromkeys(pairs) if pair[0] <= rows]
+        different = list(dict.fromkeys(pairs))
+        within = [pair for pair in different if pair[0] <= rows]
         interpolate = interpolate and not classes
-        beyond = [pair for pair in pairs if pair[0] > rows]
-        cells, failures = extrapolated(pool, beyond, classes, rough=interpolate and len(pairs) > FEW)
-        few = interpolated(pool, within) if interpolate else solved(pool, within, classes)
+        beyond = [pair for pair in different if pair[0] > rows]
+        report, done = progress or (lambda done, total: None), count(1)
+
+        def advance() -> None:
+            report(next(done), len(different))
+
+        report(0, len(different))
+        rough = interpolate and len(pairs) > FEW
+        cells, failures = extrapolated(pool, beyond, classes, rough=rough, advance=advance)
+        few = interpolated(pool, within, advance) if interpolate else solved(pool, within, classes, advance)
         cells |= measured(pool, few)
+        report(len(different), len(different))
         if failures:
             (size, penalty), failure = next(iter(failures.items()))
             failures[size, penalty] = with_neighbours(pool, size, penalty, failure)

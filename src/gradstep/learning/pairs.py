@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,10 @@ class Cell(NamedTuple):
     deviations: Host = np.zeros((2, 0))
 
 
+def _nothing() -> None:
+    """Take no notice of what is done."""
+
+
 def _cell(errors: RowErrors, classes: bool) -> Cell:
     influences = np.stack([to_host(influences) for influences in influences_on_errors(errors)])
     wrong = (math.nan, math.nan)
@@ -94,13 +99,13 @@ def _alike(weights: Array) -> bool:
 
 
 def extrapolated(
-    pool: Pool, pairs: list[Pair], classes: bool, *, rough: bool
+    pool: Pool, pairs: list[Pair], classes: bool, *, rough: bool, advance: Callable[[], None] = _nothing
 ) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
     """Solve pairs with n > M, for each n from the largest penalty down: each begins where the last two lead.
 
     Where a penalty asks for more than the pool tells a smaller one does, too, and is not tried: leverages are larger.
     `classes` says whether the targets are classes, and `rough` whether pairs need no more digits than those that others
-    are interpolated from. Return the cells, and why pairs have no solution.
+    are interpolated from. `advance` is called after each pair. Return the cells, and why pairs have no solution.
     """
     cells: dict[Pair, Cell] = {}
     failures: dict[Pair, NotConverged] = {}
@@ -120,6 +125,8 @@ def extrapolated(
             if isinstance(failure, TooFewRows):
                 failed[n] = failure
             continue
+        finally:
+            advance()
         before.append((ridge, errors.fit.weights))
     return cells, failures
 
@@ -186,27 +193,36 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     return found
 
 
-def solved(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
-    """Solve each of some pairs with n at most M; `classes` says whether the targets are classes."""
-    return {pair: _cell(_exact_errors(pool, pair, None), classes) for pair in pairs}
+def solved(pool: Pool, pairs: list[Pair], classes: bool, advance: Callable[[], None] = _nothing) -> dict[Pair, Cell]:
+    """Solve each of some pairs with n at most M; `classes` says whether the targets are classes.
+
+    `advance` is called after each.
+    """
+    cells = {}
+    for pair in pairs:
+        cells[pair] = _cell(_exact_errors(pool, pair, None), classes)
+        advance()
+    return cells
 
 
-def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
+def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _nothing) -> dict[Pair, Cell]:
     """Solve different pairs with n at most M: as many as the others can be interpolated from.
+
+    `advance` is called after each that is solved.
 
     Three descriptions of a fit follow each other: equal weights, for all pairs; a diagonal resolvent, for some; the
     whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
     Docs, "Learning curve", equation (F12).
     """
     if len(pairs) <= FEW:
-        return solved(pool, pairs, classes=False)
+        return solved(pool, pairs, classes=False, advance=advance)
     leverages = dict(zip(pairs, largest_leverages(pool, pairs).tolist(), strict=True))
     near = [pair for pair in pairs if min(pair[0] / pool.rows, leverages[pair]) > _NEAR_INTERPOLATION]
-    alone = solved(pool, near, classes=False)
+    alone = solved(pool, near, classes=False, advance=advance)
     pairs = [pair for pair in pairs if pair not in alone]
     rough = rough_errors(pool, pairs) if len(pairs) > FEW else None
     if rough is None:
-        return alone | solved(pool, pairs, classes=False)
+        return alone | solved(pool, pairs, classes=False, advance=advance)
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
     tolerances = rough.tolerances * _FACTORS
     # A factor counts as one if its bound is below twice the tolerance. Nearly all factors are below half their bound.
@@ -237,6 +253,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         if below:
             corrections[place] = pool.xp.log(errors.fit.weights / rough.weights[place])
         cells[place] = cell = _cell(errors, classes=False)
+        advance()
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
         return np.asarray(found - logarithms[place])
 

@@ -308,7 +308,7 @@ def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: fl
     best = float(counted(point[None])[0])
     spacing = np.array([axis.spacing for axis in axes])
     whole = np.array([axis.whole for axis in axes])
-    for held in (np.zeros_like(whole), whole):
+    for held in (np.zeros_like(whole), whole)[: 1 + whole.any()]:
         for _ in range(_NEWTON_STEPS):
             free = [k for k, bound in enumerate(_bounds(counted, point)) if bound is None and not held[k]]
             gradient, hessian = _derivatives(counted, axes, point, free)
@@ -326,7 +326,8 @@ def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: fl
             if not values[0] <= best + _DECREASE * promised + slack:
                 values = counted(trials)
             chosen = 0 if values[0] <= values.min() + slack else int(np.argmin(values))
-            if not values[chosen] <= best + slack:
+            # A whole step that changes nothing ends at the minimum; parts of one that do not help are led by rounding.
+            if not values[chosen] <= best + (0.0 if chosen else slack):
                 break
             finished = bool(np.all(np.abs(trials[chosen] - point) <= 0.1 * tolerance * spacing))
             point, best = trials[chosen], float(values[chosen])

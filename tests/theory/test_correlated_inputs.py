@@ -300,7 +300,7 @@ def test_rows_along_one_direction_are_a_caveat():
 
 
 def test_rows_that_follow_the_leading_directions_have_a_caveat_of_the_size_of_the_deviation():
-    # In per cent of the test error of networks at d = 400 (docs, "Correlated inputs").
+    # In per cent of the test error of networks at d = 400 (docs, "Leading directions").
     for changes, deviation in (
         ({"readout": "constant"}, 4.8),
         ({"inputs": gs.Inputs.power_law(0.8)}, 40.1),

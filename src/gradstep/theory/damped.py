@@ -54,7 +54,7 @@ def damped_direction(problem: Problem) -> DampedDirection:
     The problem has a finite damping and samples of the step, on isotropic or correlated inputs. Raises `InvalidInput`
     without a damping, or if an initial output of order one diverges with the width.
 
-    Docs, "Correlated inputs", equation (C11).
+    Docs, "Damped steps", equation (N1).
     """
     delta = problem.damping
     if not delta < math.inf:

@@ -381,7 +381,7 @@ def test_rows_keep_what_the_quadratic_part_of_the_teacher_adds():
     groups, bulk = network.tables.groups, network.tables.bulk
     a, _ = groups.readouts(problem.readout)
     for value in (-1.0, 0.5):
-        # (C19e) and (C19d) for this activation, and B in the mean over the samples with and without the teacher.
+        # (W6) and (W5) for this activation, and B in the mean over the samples with and without the teacher.
         own, by_output = 1 - 4 * e / root * np.mean(c**2) * value**2, -2 * root / d * mean_readout * c
         covariances = []
         for of_teacher in (2 * 1.57 * 0.7, 0.0):

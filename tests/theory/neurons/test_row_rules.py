@@ -38,7 +38,7 @@ def test_diagonals_of_drawn_matrices_are_within_their_bounds(linear, damped):
 
 @pytest.mark.parametrize("linear", [0.0, 0.4, -0.9, 1.0])
 def test_rows_of_no_readout_have_a_variance_below_zero(linear):
-    """Whatever the functions give: equation (C7e) is then at least a square."""
+    """Whatever the functions give: equation (B5) is then at least a square."""
     rng = np.random.default_rng(5)
     nodes, wild = rng.gamma(1.0, size=200), 5 * rng.standard_normal((2, 200))
     plain, stretched = DiagonalBounds(0.5, 3.0, linear).of_eigenvectors(nodes, np.full(200, 0.005), wild)

@@ -74,7 +74,7 @@ def drawn(case, seed):
 @pytest.mark.statistical
 @pytest.mark.parametrize("damping", [math.inf, pytest.param(1.0, marks=pytest.mark.statistical)])
 def test_the_mean_row_is_that_of_real_steps(damping):
-    """Along the teacher, in each class of directions: equation (C5a)."""
+    """Along the teacher, in each class of directions: equation (C6)."""
     case = problem(damping=damping, d=100, n_step=60_000)
     step, found, e = steps(case)
     samples, bend = step.correlated, e * derivative_moments(case.activation).second
@@ -96,7 +96,7 @@ def test_the_mean_row_is_that_of_real_steps(damping):
 
 
 def test_the_norm_is_that_of_real_steps():
-    """Off the spike, without what samples make, which is the bulk: equation (C5b). Damped steps have the same draws."""
+    """Off the spike, without what samples make, which is the bulk: equation (C7). Damped steps have the same draws."""
     cases = [problem(damping=damping, n_step=20_000) for damping in (math.inf, 1.0)]
     d, known, expected, differences = 200, [steps(case) for case in cases], [], []
     for case, (step, found, e) in zip(cases, known, strict=True):

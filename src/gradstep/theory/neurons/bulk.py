@@ -297,7 +297,7 @@ def _correlated(
 ) -> Computation[Bulk]:
     """Return the classes of directions of correlated inputs.
 
-    Docs, "Correlated inputs", equation (C10).
+    Docs, "Bases of stretched rows", equation (B12).
     """
     odd = problem.activation.parity == "odd"
     found = yield from correlated_classes(

@@ -100,7 +100,7 @@ def correlated_classes(
     With an `odd` activation a step stretches no rows. `refine` is as in `gradstep.theory.neurons.bulk.bulk_law`, and
     `spectrum` and `longest` are as in `gradstep.theory.neurons.row_rules.resolved_law`.
 
-    Docs, "Correlated inputs", equations (C7a), (C8) and (C9).
+    Docs, "Bases of stretched rows", equations (B1), (B10) and (B11).
     """
     law, known, (values, _) = _law(step, samples, readout, odd=odd), samples.spectrum, readout_values(readout)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
@@ -154,7 +154,7 @@ def _variances(
 ) -> Array:
     """Return the variances of rows that are not stretched in the eigenbasis of A at eigenvalues, shape (groups, nodes).
 
-    Docs, "Correlated inputs", equation (C9).
+    Docs, "Bases of stretched rows", equation (B11).
     """
     c = law.samples.spectrum.eigenvalue
     height = np.maximum(nodes, lowest_level * law.mean)

@@ -75,7 +75,7 @@ class CorrelatedLaw(RowLaw[LawPoints]):
     def _solve(self, z: Complex) -> LawPoints:
         """Solve the equation of ``M`` at points in the upper half-plane.
 
-        Docs, "Correlated inputs", equation (C6).
+        Docs, "Correlated inputs", equation (C9).
         """
         known, t = self.samples.spectrum, self.strength
         c, share, phi0 = known.eigenvalue, known.share, self.samples.ratio
@@ -117,7 +117,7 @@ class CorrelatedLaw(RowLaw[LawPoints]):
 
         The first have shape (points, classes), are at least zero and have the sum one; the second have shape (points,).
 
-        Docs, "Correlated inputs", equation (C8).
+        Docs, "Bases of stretched rows", equation (B10).
         """
         known, points = self.samples.spectrum, self.at(z)
         density = (points.resolvent * known.share).imag
@@ -131,7 +131,7 @@ class CorrelatedLaw(RowLaw[LawPoints]):
         The vectors are the columns of `frame`, shape (2 directions + 1, vectors), in terms of bt, ``C bt`` and
         ``C Z_perp^T r / n_step``, or of `CorrelatedSamples.among` with an own output.
 
-        Docs, "Correlated inputs", equation (C7).
+        Docs, "Correlated inputs", equation (C10).
         """
         points = self.at(z)
         among, across, inner = self._blocks(points)

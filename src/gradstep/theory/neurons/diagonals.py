@@ -78,7 +78,7 @@ def nearest_diagonals(
 ) -> Diagonals:
     """Return the diagonals of matrices in the eigenbasis of A.
 
-    Docs, "Correlated inputs", equation (C7f).
+    Docs, "Bases of stretched rows", equation (B6).
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def readout_variances(
 ) -> Array:
     """Return the variances of rows in directions where C and ``q CBC`` have known diagonals, shape (rows, directions).
 
-    Docs, "Correlated inputs", equation (C7e).
+    Docs, "Bases of stretched rows", equation (B5).
 
     Parameters
     ----------

@@ -415,7 +415,7 @@ def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array
 def _bent(step: StepStatistics, a: Array, offset: Array, variance: Array, d: float) -> Array:
     """Return a Gaussian deviation of the projection with what follows the square of the row's own component.
 
-    The variance stays what it is. Docs, "Correlated inputs", equation (C5c).
+    The variance stays what it is. Docs, "Correlated inputs", equation (C8).
     """
     law = step.fluctuations
     if law.bend == 0:

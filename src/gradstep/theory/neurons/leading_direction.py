@@ -4,7 +4,7 @@ Eigenvalues of the inputs' covariance may be large, and a step stretches rows mo
 a tenth of a row, features bend along it. Two more things then differ from what many small directions do. The row's
 component along it tells much of the projection on the spike, which has a part along it too. And the norm of the row
 follows from that component: most of its fluctuation is there.
-This project. Docs, "Correlated inputs", equations (C20a) to (C20d).
+This project. Docs, "Leading directions", equations (V2) to (V5).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def leading_direction(groups: Groups, bulk: Bulk, step: StepStatistics, readout:
     The special directions have the spectral measure of the spike, in which a leading direction is a narrow band around
     the variance of the leading class.
 
-    Docs, "Correlated inputs", equation (C20b).
+    Docs, "Leading directions", equation (V3).
     """
     variance = groups.weight @ bulk.special_profile
     leading = float(groups.weight @ leading_variance(step, *groups.readouts(readout)))
@@ -111,7 +111,7 @@ def _in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
     The given variances are over the mean of all directions, and `ratio`, shape (groups,), is that mean over what rows
     have off the spike.
 
-    Docs, "Correlated inputs", equation (C20d).
+    Docs, "Leading directions", equation (V5).
     """
     return replace(
         bulk,
@@ -129,7 +129,7 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d
     The direction is that of `leading_direction`, and `mean`, shape (groups,), is ``d`` times the mean variance of a row
     over all directions.
 
-    Docs, "Correlated inputs", equation (C20c).
+    Docs, "Leading directions", equation (V4).
     """
     share = bulk.share * (1 - bulk.longest)
     deviation = _norm_of_others(groups, bulk, direction, share, mean, d)

@@ -4,7 +4,7 @@ Where features are resolved along the leading direction of the inputs, it is no 
 of the bulk are nodes of a rule, which come and go, and a single node is no direction. So each class gives a part of its
 directions. As a function of the variance the part is rational, and a rule that knows the law at its poles has the sums
 over what is left exactly.
-This project. Docs, "Correlated inputs", equations (C20c) and (C20e).
+This project. Docs, "Leading directions", equations (V4) and (V6).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Longest(NamedTuple):
     def poles(self) -> Complex:
         """Poles of the part of a class, as a function of its variance over the mean: those in the upper half-plane.
 
-        Docs, "Correlated inputs", equation (C20e).
+        Docs, "Leading directions", equation (V6).
         """
         return np.asarray(self.level * np.exp(1j * np.pi * np.arange(1, _SHARPNESS, 2) / _SHARPNESS))
 
@@ -65,7 +65,7 @@ class Longest(NamedTuple):
         A class gives nearly all of its directions if its variance is well above a level, and hardly any far below it.
         The level is the one at which all classes together give the share of the longest directions.
 
-        Docs, "Correlated inputs", equation (C20c).
+        Docs, "Leading directions", equation (V4).
         """
         logarithm = np.log(np.maximum(variance, NOTHING))
         return np.asarray(expit(_SHARPNESS * (logarithm - _level(of_class, logarithm, self.share))))

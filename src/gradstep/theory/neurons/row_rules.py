@@ -115,7 +115,7 @@ class RowRules(NamedTuple):
         Components of the vectors there.
     diagonals : ndarray, shape (2, classes)
         Of C and of ``q CBC`` at the nodes, where they were asked for. For two readouts a node occurs several times, and
-        these are the numbers with which (C7e) gives the variances that were found.
+        these are the numbers with which (B5) gives the variances that were found.
     special_diagonals : ndarray, shape (2, special)
         The same for the vectors.
     plane_diagonals : ndarray, shape (2, special)
@@ -288,7 +288,7 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
 def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computation[RowRules]:
     """Return the rules of two readouts: directions with variances of their own.
 
-    Docs, "Correlated inputs", equation (C7h).
+    Docs, "Bases of stretched rows", equation (B8).
     """
     readouts, rest = two.readouts, (two.readouts, two.resolvents, two.refine)
 
@@ -361,7 +361,7 @@ class DiagonalBounds(NamedTuple):
         The eigenvalues are `nodes`, with the weights `weight` in the means, both of shape (nodes,), and the diagonals
         have shape (2, nodes).
 
-        Docs, "Correlated inputs", equation (C7g).
+        Docs, "Bases of stretched rows", equation (B7).
         """
         plain, stretched = diagonals
         plain = _within(plain, *self._of_plain(nodes), weight)
@@ -638,7 +638,7 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
     They are in the units of `mean_law`, and have shape (groups, classes) at the nodes and (groups, special) of the
     vectors.
 
-    Docs, "Correlated inputs", equation (C7e).
+    Docs, "Bases of stretched rows", equation (B5).
     """
     scale = math.sqrt(readout.second_moment)
     a, a_square = groups.readout, groups.readout_square

@@ -173,7 +173,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def _solve(self, z: Complex) -> StretchedPoints:
         """Solve the equation of ``M`` at points in the upper half-plane.
 
-        Docs, "Correlated inputs", equation (C7a).
+        Docs, "Bases of stretched rows", equation (B1).
         """
         share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
         by_second, by_fourth, ratio = share * c**2, share * c**4, _at_points(self.samples.ratio)
@@ -271,7 +271,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def products(self, z: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the traces of the resolvent over d, and of C and ``q CBC`` times it, shape (points,) each.
 
-        Docs, "Correlated inputs", equation (C7d).
+        Docs, "Bases of stretched rows", equation (B4).
         """
         inverse, known = self.at(z).inverse, self.samples.spectrum
         weights = known.share * known.eigenvalue
@@ -308,7 +308,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         (points, 2 directions + 1, vectors), in terms of bt and the second direction, where there is one, ``C`` times
         these, and ``C Z_perp^T r / n_step``.
 
-        Docs, "Correlated inputs", equation (C7b).
+        Docs, "Bases of stretched rows", equation (B2).
         """
         points, law = self.at(z), self.samples.law
         (left, d_left), seen, count = self._sampled(points), self._seen, len(self._directions[0])
@@ -347,7 +347,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
         The frame is as in `between`.
 
-        Docs, "Correlated inputs", equation (C7d).
+        Docs, "Bases of stretched rows", equation (B4).
         """
         points, known, law = self.at(z), self.samples.spectrum, self.samples.law
         (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
@@ -560,7 +560,7 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`.
 
-        Docs, "Correlated inputs", equation (C7c).
+        Docs, "Bases of stretched rows", equation (B3).
         """
         return np.asarray(frame.T @ self._averages[0] @ frame)
 

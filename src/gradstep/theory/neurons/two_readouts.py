@@ -216,7 +216,7 @@ def spread_directions(
     (`Resolvents.without`). `refine` multiplies the number of variances that a direction may have. The directions come
     as eigenvalues, shares and places, too, shape (directions,), and their shares have a sum of one.
 
-    Docs, "Correlated inputs", equation (C7h).
+    Docs, "Bases of stretched rows", equation (B8).
     """
     choices, cost = _choices(place, refine)
     each = choices.shape[1]
@@ -247,7 +247,7 @@ def directions_of_vectors(
     covariances, and the rest is as in `spread_directions`. Places of the diagonals over all directions, at eigenvalues
     with weights, are what `place` returns. Raises `NotConverged` if a rule is not found.
 
-    Docs, "Correlated inputs", equations (C7h) and (C7i).
+    Docs, "Bases of stretched rows", equations (B8) and (B9).
     """
     count = len(law.mean)
     alike, change = (np.trace(of, axis1=1, axis2=2) / count for of in (law.transform, law.slope))
@@ -300,7 +300,7 @@ def _axes(
     `nodes` are eigenvalues of the mean, and `root` the roots of their shares in the mean over the vectors, both of
     shape (nodes,); the rest is as in `directions_of_vectors`.
 
-    Docs, "Correlated inputs", equation (C7i).
+    Docs, "Bases of stretched rows", equation (B9).
     """
     count = resolvent.shape[-1]
     # As functions of the eigenvalue: the products of the vectors with each other, and with others.

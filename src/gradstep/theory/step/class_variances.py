@@ -1,6 +1,6 @@
 """Variances of rows in the classes of correlated inputs, and the direction in which they have most.
 
-This project. Docs, "Correlated inputs", equations (C20) and (C20a).
+This project. Docs, "Leading directions", equations (V1) and (V2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def class_variances(step: StepStatistics, a: Array, a_square: Array) -> Array:
     They are means over the samples of a step on correlated inputs, or of a damped one. `a` and `a_square`, shape
     (rows,), are readouts and their squares, or their means over neurons that are described together.
 
-    Docs, "Correlated inputs", equation (C20).
+    Docs, "Leading directions", equation (V1).
     """
     assert step.correlated is not None
     samples, (once, twice) = step.correlated, step.correlated.stretch
@@ -47,7 +47,7 @@ def leading_part_of_norm(step: StepStatistics, a: Array, a_square: Array, d: flo
     `beside`, a number or shape (rows,), is ``d`` times the variance that rows have along one more direction. `step`,
     `a` and `a_square` are as in `class_variances`.
 
-    Docs, "Correlated inputs", equation (C20a).
+    Docs, "Leading directions", equation (V2).
     """
     assert step.correlated is not None
     variances = class_variances(step, a, a_square)

@@ -9,7 +9,7 @@ rows are independent given ``f``. After the step their mean for each unit of rea
 where ``P`` is the metric of the step (``C`` without damping), of mean ``p`` on the samples' side, ``g'`` has the
 teacher and the samples, and ``S`` is the stretch of the mean row. The factor of ``f`` differs between the classes of
 directions: a step takes most of the output back along the leading ones. Again there are two ways to describe the rows,
-with a spike along ``P g'`` or along ``om``. This project. Docs, "Correlated inputs", equations (C19) and (C19a).
+with a spike along ``P g'`` or along ``om``. This project. Docs, "Own output", equations (W1) and (W2).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ClassMeanRow:
     def largely_taken(self) -> float:
         """The root mean square of that share over the classes.
 
-        Docs, "Correlated inputs", equation (C19a).
+        Docs, "Own output", equation (W2).
 
         A step that takes back about all of the output in the mean takes far more of it along leading directions.
         """
@@ -151,7 +151,7 @@ class ClassMeanRow:
     def resolved(self, step: StepStatistics, *, along_common: bool) -> StepStatistics:
         """Return the step in the form that holds for independent rows, along ``P g'`` or along ``om``.
 
-        Docs, "Correlated inputs", equations (C19) and (C19a).
+        Docs, "Own output", equations (W1) and (W2).
         """
         left, before = self.left, self.power * float(self.part @ self.before**2)
         random, off = self._by_random**2 * self.samples.random_square, self._off_random

@@ -140,7 +140,7 @@ class SpikeBeside(NamedTuple):
 class CorrelatedSamples:
     """Averages over the samples of the step.
 
-    Docs, "Correlated inputs", equation (C19e).
+    Docs, "Own output", equation (W6).
     """
 
     law: Residual  #: The law of ``u`` and ``r``.
@@ -156,7 +156,7 @@ class CorrelatedSamples:
     #: Parts of the spike beside that along the teacher, where they differ from those of the gradient.
     beside: SpikeBeside | None = None
     #: Shape (classes,): the mean that the quadratic part of the network's own output gives B in each class, equation
-    #: (C19e). The gradient does not know of it.
+    #: (W6). The gradient does not know of it.
     by_output: Array | None = None
 
     def up_to(self, largest: float) -> CorrelatedSamples:
@@ -371,7 +371,7 @@ class CorrelatedSamples:
     def along(self, power: int) -> Array:
         """Return the mean of ``<z, C^k g>`` at the nodes.
 
-        Docs, "Correlated inputs", equation (C19b).
+        Docs, "Own output", equation (W3).
         """
         by_teacher = self.linear * self.spectrum.teacher_moment(power) * self.law.projection
         along = np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)

@@ -403,7 +403,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         that is positive as a matrix, because the equations map the set of such matrices into itself. Where Newton's
         method leaves this set, that map is taken instead. Raises `NotConverged` if the fixed point is not found.
 
-        Docs, "Correlated inputs", equation (C12).
+        Docs, "Damped steps", equation (N2).
         """
         with np.errstate(all="ignore"):
             points = self._approached(z, self._roughly(z).gain, self._rules[1], _TOLERANCE)
@@ -448,7 +448,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The first have shape (points, classes), are at least zero and have the sum one; the second have shape (points,).
 
-        Docs, "Correlated inputs", equation (C8).
+        Docs, "Bases of stretched rows", equation (B10).
         """
         share, points = self.samples.spectrum.share, self.at(z)
         density = (points.resolvent * share).imag
@@ -464,7 +464,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         The vectors are the columns of `frame`, shape (terms, vectors), in terms of bt and of the unit vector orthogonal
         to it of which ``theta = P g`` is made, and of ``f / |f|`` with an own output (`DampedSamples.among`).
 
-        Docs, "Correlated inputs", equation (C13).
+        Docs, "Damped steps", equation (N4).
         """
         points, vectors = self.at(z), self._vectors(frame)
         among, sides, change = self._before_change(points, vectors)
@@ -481,7 +481,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         It is for rows that are stretched.
 
-        Docs, "Correlated inputs", equation (C12a).
+        Docs, "Damped steps", equation (N3).
         """
         points, share, c = self.at(z), self.samples.spectrum.share, self.samples.spectrum.eigenvalue
         plain, by_c = points.resolvent @ share, points.resolvent @ (share * c)
@@ -496,7 +496,7 @@ class DampedLaw(RowLaw[DampedPoints]):
     def products_with_teacher(self, z: Complex) -> tuple[Complex, Complex, Complex]:
         """Return the resolvent along bt, and C and ``q CBP`` times it, shape (points,) each.
 
-        Docs, "Correlated inputs", equation (C12a).
+        Docs, "Damped steps", equation (N3).
         """
         points, teacher, c = self.at(z), self.samples.spectrum.teacher, self.samples.spectrum.eigenvalue
         resolvent, turned, inner = points.resolvent, points.turned, points.inner
@@ -587,7 +587,7 @@ class DampedLaw(RowLaw[DampedPoints]):
 
         The frame is as in `between`, and the shapes are (vectors, 7) and (points, vectors, 7).
 
-        Docs, "Correlated inputs", equation (C18b).
+        Docs, "Damped steps", equation (N11).
         """
         far = self._far
         vectors = self._vectors(frame)
@@ -631,7 +631,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         for k, (each, direction) in enumerate(zip(along, directions, strict=True)):
             mean, inner = direction.part * vectors.mean[:, k], direction.part * vectors.inner[:, k]
             among += each * (to_first @ mean.T + to_left @ inner.T).mT
-        # Of sums of the same samples: equation (C18b).
+        # Of sums of the same samples: equation (N11).
         by_weight, *by_projection = self._sum_means(points)
         eta, q, square = self._eta, self.root, gain[:, y, y, None]
         one = (1 - eta * gain[:, y, -1, None]) * to_samples[..., y] + eta * square * to_samples[..., -1]

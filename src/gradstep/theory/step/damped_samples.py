@@ -10,7 +10,7 @@ where the plain step has C. The matrix knows the samples whose sum it multiplies
 
 what ``P Z^T Z / n_step`` makes of a direction has the mean ``(1 + delta) k``, and the noise of samples left out is
 ``1/(1 - f)`` times as large as if the matrix did not know them. This project.
-Docs, "Correlated inputs", equation (C11).
+Docs, "Damped steps", equation (N1).
 """
 
 from __future__ import annotations
@@ -279,14 +279,14 @@ class DampedSamples:
     def pairs(self) -> Array:
         """``P E C F P`` with the matrices E and F of different samples, of weights one, in each class of directions.
 
-        Docs, "Correlated inputs", equation (C17).
+        Docs, "Damped steps", equation (N8).
         """
         return self.pairs_with(self._one)
 
     def pairs_with(self, values: Array) -> Array:
         """Return ``P E V C F P`` for a function V of C given by its values: as `pairs`, in the mean over the classes.
 
-        Docs, "Correlated inputs", equation (C17).
+        Docs, "Damped steps", equation (N8).
         """
         c, lost = values * self.spectrum.eigenvalue, self.freedom / (1 - self.freedom)
         mean = float(self.spectrum.share @ c)
@@ -317,7 +317,7 @@ class DampedSamples:
     def missed(self) -> float:
         """Mean square of the residuals that the ridge regression of them leaves of the population.
 
-        Docs, "Correlated inputs", equations (C11) and (C19c).
+        Docs, "Damped steps", equation (N1). Docs, "Own output", equation (W4).
         """
         known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
         missed = law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known

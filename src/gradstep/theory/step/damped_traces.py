@@ -78,7 +78,7 @@ class DampedTraces:
     def once(self) -> float:
         """``z.CP.z``.
 
-        Docs, "Correlated inputs", equation (C14).
+        Docs, "Damped steps", equation (N5).
         """
         return self.samples.scale * self._mean(self.samples.spectrum.eigenvalue * self.samples.kept)
 
@@ -86,7 +86,7 @@ class DampedTraces:
     def twice(self) -> float:
         """``z.P^2.z``.
 
-        Docs, "Correlated inputs", equation (C14).
+        Docs, "Damped steps", equation (N5).
         """
         return self.samples.bulk_trace
 
@@ -99,7 +99,7 @@ class DampedTraces:
     def with_others(self) -> float:
         """``z.P^2 E C.z`` with the matrix E of all other samples, of weights one.
 
-        Docs, "Correlated inputs", equation (C14).
+        Docs, "Damped steps", equation (N5).
         """
         samples, c, k = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept
         kept = self._mean(c * k**2) * (1 - self._taken)
@@ -118,7 +118,7 @@ class DampedTraces:
     def around_others(self) -> tuple[float, float]:
         """``z.P^2 E P^2.z`` and ``z.P^2 E C F P^2.z``, E and F two different ones of the other samples.
 
-        Docs, "Correlated inputs", equation (C17).
+        Docs, "Damped steps", equation (N8).
         """
         samples, c = self.samples, self.samples.spectrum.eigenvalue
         kept, slope, left_slope = self._resolvents
@@ -136,7 +136,7 @@ class DampedTraces:
     def thrice(self) -> float:
         """``z.P^2 E C P.z`` with the matrix E of all other samples, of weights one.
 
-        Docs, "Correlated inputs", equation (C17).
+        Docs, "Damped steps", equation (N8).
         """
         samples, k = self.samples, self.samples.kept
         left, lost, phi0 = samples.damping / samples.ridge, self._lost, samples.ratio
@@ -163,7 +163,7 @@ class DampedTraces:
     def with_one(self, x: Array) -> float:
         """Return ``tr BPCXC`` for samples X with these weights at the nodes.
 
-        Docs, "Correlated inputs", equation (C15).
+        Docs, "Damped steps", equation (N6).
         """
         samples, c, k, r = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self.samples.law.residual
         square = samples.spectrum.moment(2)
@@ -173,7 +173,7 @@ class DampedTraces:
     def with_two(self, x: Array) -> float:
         """Return ``tr BP^2BCXC`` for samples X with these weights at the nodes.
 
-        Docs, "Correlated inputs", equation (C15).
+        Docs, "Damped steps", equation (N6).
         """
         r, phi0, square = self.samples.law.residual, self.samples.ratio, self.samples.spectrum.moment(2)
         r0, x0 = self._residual_mean, self.samples.law.mean(x)
@@ -195,7 +195,7 @@ class DampedTraces:
         """``z.CPEC.z`` and ``z.CEP^2FC.z`` of a sample z, less those of a vector that is independent of P.
 
         E and F are two different ones of the other samples, of weights one.
-        Docs, "Correlated inputs", equation (C18a).
+        Docs, "Damped steps", equation (N10).
         """
         samples, c, k, phi0 = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept, self.samples.ratio
         square = samples.spectrum.moment(2)
@@ -212,7 +212,7 @@ class DampedTraces:
     def linear_square(self) -> tuple[float, float]:
         """Half of what ``tr (C + PBC + CBP + PBCBP)^2`` has of first degree in B, and what it has of second degree.
 
-        Docs, "Correlated inputs", equation (C16).
+        Docs, "Damped steps", equation (N7).
         """
         samples, c, k = self.samples, self.samples.spectrum.eigenvalue, self.samples.kept
         phi0, r0, variance = (

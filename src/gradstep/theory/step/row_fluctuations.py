@@ -255,7 +255,7 @@ def norm_vector(
     `row_fluctuations`, `residual` is ``E r``, and `c2` and `c3` are the mean square and the mean cube of the
     eigenvalues of correlated inputs.
 
-    Docs, "Structured bulk", equation (A5a). Docs, "Correlated inputs", equation (C10a).
+    Docs, "Structured bulk", equation (A5a). Docs, "Bases of stretched rows", equation (B13).
     """
     found = np.array(damped_norm_vector(psi, e, phi0, residual, c2, c2, c3))
     # A plain step has the same vector C h before the samples and after them, and its spike is along C g.
@@ -279,10 +279,10 @@ def damped_norm_vector(
     (`gradstep.theory.step.damped_law.DampedLaw.others`).
 
     The coefficients of the seven vectors are returned for ``a``, ``a^2`` and ``a^3``. `once`, `twice` and `with_others`
-    are products of a sample with ``C P``, ``P^2`` and ``P^2 E C`` (equation (C14)), and `repelled` is
+    are products of a sample with ``C P``, ``P^2`` and ``P^2 E C`` (equation (N5)), and `repelled` is
     `gradstep.theory.step.damped_traces.DampedTraces.repelled`; the others are as in `norm_vector`.
 
-    Docs, "Correlated inputs", equation (C18).
+    Docs, "Damped steps", equation (N9).
     """
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third
     stretch = k * residual

@@ -7,7 +7,7 @@ A step moves a row by a function of the initial row ``om_0``. Its part of second
 with ``P = C`` for a plain step. Its mean over ``om_0 ~ N(0, C / d)`` is a part of the spike. The rest of it stretches a
 row in proportion to the row's own component along the teacher. Both are as large as the square of that component,
 ``bt.C.bt / d``, which is ``1/d`` in isotropic inputs and may be ``1/20`` on the leading directions of others. This
-project. Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
+project. Docs, "Correlated inputs", equations (C6), (C7) and (C8).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     The given step has its spike along the gradient, the one returned along the mean change of the rows. Both are the
     same without a step, in plain steps on isotropic inputs, and for an activation with ``s_3 = 0``, such as a ReLU.
 
-    Docs, "Correlated inputs", equations (C5a), (C5b) and (C5c).
+    Docs, "Correlated inputs", equations (C6), (C7) and (C8).
     """
     samples, sphere = step.correlated, problem.initial_weights == "sphere"
     second = derivative_moments(problem.activation).second
@@ -62,7 +62,7 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
 
 
 def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float) -> Turn:
-    """Return the mean change of the rows over that of the gradient, in each class: equation (C5a).
+    """Return the mean change of the rows over that of the gradient, in each class: equation (C6).
 
     It is a first order in ``first / gain``, and is cut where it would be no small part of the spike.
     """
@@ -90,7 +90,7 @@ def _third(samples: CorrelatedSamples | DampedSamples) -> float:
 class _Form(NamedTuple):
     """The quadratic form W in ``om_0`` that the projection on v has, over ``a e s_3 / 2``: ``|theta|`` and X.
 
-    Docs, "Correlated inputs", equation (C5c).
+    Docs, "Correlated inputs", equation (C8).
 
     ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
     """

@@ -260,7 +260,7 @@ class StepStatistics:
     def class_drift(self) -> NDArray[np.float64]:
         """``q`` in each class of directions of correlated inputs, where rows are multiplied by ``1 + a q C``.
 
-        Docs, "Correlated inputs", equation (C19e).
+        Docs, "Own output", equation (W6).
         """
         assert self.correlated is not None
         return np.asarray(self.drift + self.curvature * self.correlated.added)
@@ -403,7 +403,7 @@ def _correlated_statistics(
 
     Of the network's own output, terms of order ``1/N`` are noise only.
 
-    Docs, "Correlated inputs", equations (C1), (C2) and (C11).
+    Docs, "Correlated inputs", equations (C1) and (C2). Docs, "Damped steps", equation (N1).
     """
     inputs, spectrum = problem.inputs, ISOTROPIC
     if inputs is not None:
@@ -539,7 +539,7 @@ def _initial_output(
 def _quadratic_output(problem: Problem, spectrum: Spectrum, d: float, width: float) -> NDArray[np.float64] | None:
     """Return what the quadratic part of the network's own output adds to B in each class of directions, if anything.
 
-    Docs, "Correlated inputs", equation (C19e).
+    Docs, "Own output", equation (W6).
     """
     alike, stretched = _alike(problem, d, width), derivative_slope(problem.activation)
     if alike == 0 or abs(stretched) < ROUNDING:
@@ -570,7 +570,7 @@ def _own_output_terms(
     in common of an input's length, where of the readouts only the mean is left. The latter is a part of B on correlated
     inputs and of a damped step (`_quadratic_output`).
 
-    Docs, "Uniform equivalent", equations (E14) and (E14a). Docs, "Correlated inputs", equation (C19d).
+    Docs, "Uniform equivalent", equations (E14) and (E14a). Docs, "Own output", equation (W5).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)

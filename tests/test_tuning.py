@@ -106,6 +106,16 @@ def test_minima_of_a_plateau_that_nothing_separates_are_followed_once():
     assert found.others == ()
 
 
+def test_rounding_on_a_plateau_is_not_followed():
+    def rough(points):
+        x, y = points.T
+        return 1 + 1e-6 * np.exp(-x) + 1e-10 * np.sin(570 * x + 310 * y) + 1e-6 * (y - 0.1 * x) ** 2
+
+    found = minimise(rough, [Axis(np.linspace(-3, 9, 13), 0.05), Axis(np.linspace(-4, 4, 8), 0.05)])
+    assert found.bounds == ("upper", None)
+    assert found.evaluations < 500  # a thousand, if parts of steps are taken that do not help
+
+
 def test_what_cannot_be_certified_is_not_returned():
     rng = np.random.default_rng(5)
     with pytest.raises(NotConverged):

@@ -232,7 +232,7 @@ def test_a_split_is_diagnosed_as_it_was_fitted():
     random = np.random.default_rng(0)
     X = random.standard_normal((2000, 60))
     y = np.tanh(2 * X[:, 3]) + 0.3 * random.standard_normal(2000)
-    fresh = random.standard_normal((10000, 60))
+    fresh = random.standard_normal((4000, 60))
     theory = {"activation": "tanh", "eta": 20.0, "offset": 0.0, "damping": math.inf}
     for share in (0.2, 0.8):
         model = gs.OneStepRegressor(128, **theory, sample_split=share, n_steps=1, random_state=0).fit(X, y)

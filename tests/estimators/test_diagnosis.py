@@ -232,7 +232,7 @@ def test_a_split_is_diagnosed_as_it_was_fitted():
     random = np.random.default_rng(0)
     X = random.standard_normal((2000, 60))
     y = np.tanh(2 * X[:, 3]) + 0.3 * random.standard_normal(2000)
-    fresh = random.standard_normal((10000, 60))
+    fresh = random.standard_normal((4000, 60))
     theory = {"activation": "tanh", "eta": 20.0, "offset": 0.0, "damping": math.inf}
     for share in (0.2, 0.8):
         model = gs.OneStepRegressor(128, **theory, sample_split=share, n_steps=1, random_state=0).fit(X, y)
@@ -268,7 +268,7 @@ def lines_of(diagnosis):
 
 
 def test_the_text_says_which_networks_are_measured(known):
-    X, y, _, _ = known
+    X, y = (values[:300] for values in known[:2])
     wide = gs.OneStepRegressor(width=300, n_steps=1, random_state=0).fit(X, y)
     lines = lines_of(wide.diagnose(X, y))
     assert "of 256 neurons drawn anew (the fit has 300), after a step on 2/3 of the rows" in lines["errors"]

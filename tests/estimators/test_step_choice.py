@@ -193,8 +193,8 @@ def test_the_penalty_is_not_that_of_a_smaller_network():
 
 def test_a_clear_signal_keeps_the_penalty_of_the_fit():
     random = np.random.default_rng(1)
-    X = random.normal(size=(800, 20))
-    y = np.tanh(2 * X @ random.normal(size=20) / 20**0.5) + 0.2 * random.normal(size=800)
+    X = random.normal(size=(400, 20))
+    y = np.tanh(2 * X @ random.normal(size=20) / 20**0.5) + 0.2 * random.normal(size=400)
     model = gs.OneStepRegressor(random_state=0).fit(X, y)
     assert model.step_scale_ > 0
     assert model.ridge_ == model.ridge_path_[np.argmin(model.ridge_errors_)]

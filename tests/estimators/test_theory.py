@@ -37,7 +37,7 @@ def test_test_error_is_predicted(eta, activation, link):
             sample_split=n_step / (n_step + n),
             random_state=seed,
         ).fit(X, y)
-        fresh = random.standard_normal((20000, d))
+        fresh = random.standard_normal((6000, d))
         errors.append(np.mean((model.predict(fresh) - teacher(fresh[:, 0])) ** 2))
         sizes.append(y.std())
     step = eta.size(width) if eta else 0.0

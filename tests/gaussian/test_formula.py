@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +59,7 @@ SMOOTH = [
 
 
 @pytest.mark.parametrize("source", SMOOTH)
-def test_derivative_against_sympy(source):
+def test_derivative_against_sympy(source, sympy):
     symbol = sympy.Symbol("x")
     exact = sympy.lambdify(symbol, sympy.diff(sympy.sympify(source), symbol), "scipy")
     np.testing.assert_allclose(scalar_function(source).derivative(X), exact(X), rtol=1e-12, atol=1e-13)

@@ -1,10 +1,10 @@
 """Hermite coefficients against exact integration and closed forms."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
-import sympy
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import REGISTERED, hermite_coefficients, hermite_values, scalar_function, smoothed
@@ -78,8 +78,8 @@ POLYNOMIALS = ["x**6 - 3*x**2 + 1", "(1 + x)**9", "H2 + 0.5*H3", "hermite8(x) - 
 
 
 @pytest.mark.parametrize("source", POLYNOMIALS)
-@pytest.mark.parametrize("scale", [1, sympy.Rational(3, 2)])
-def test_polynomials_against_sympy(source, scale):
+@pytest.mark.parametrize("scale", [1, Fraction(3, 2)])
+def test_polynomials_against_sympy(source, scale, sympy):
     x = sympy.Symbol("x")
     symbolic = {"H2": x**2 - 1, "H3": x**3 - 3 * x}
     expression = sympy.sympify(source.replace("hermite8(x)", "(x**8 - 28*x**6 + 210*x**4 - 420*x**2 + 105)"), symbolic)
@@ -99,7 +99,7 @@ def test_polynomials_against_sympy(source, scale):
     ("source", "order"),
     [("relu(x)", 6), ("relu(x)", 40), ("sign(x)", 9), ("sign(x)", 39), ("erf(x)", 3), ("sin(x)", 3)],
 )
-def test_symbolic_integration(source, order):
+def test_symbolic_integration(source, order, sympy):
     """sympy integrates over the half line exactly; no formula of ours is involved."""
     x = sympy.Symbol("x", positive=True)
     half = {"erf(x)": sympy.erf(x), "relu(x)": x, "sign(x)": sympy.Integer(1), "sin(x)": sympy.sin(x)}[source]
@@ -109,7 +109,9 @@ def test_symbolic_integration(source, order):
         terms = sympy.Poly(sympy.expand(half * he), x).terms()
         integral = sum(c * sympy.sqrt(2) ** (p - 1) * sympy.gamma(sympy.Rational(p + 1, 2)) for (p,), c in terms)
     else:
-        integral = sympy.integrate(sympy.expand(half * he) * sympy.exp(-(x**2) / 2), (x, 0, sympy.oo))
+        # By parts, in a tenth of the time; what this leaves at zero vanishes for these odd functions.
+        derivative = sympy.diff(half, x, order)
+        integral = sympy.integrate(sympy.expand(derivative * sympy.exp(-(x**2) / 2)), (x, 0, sympy.oo))
     both_sides = 1 if source == "relu(x)" else 2
     exact = both_sides * integral / sympy.sqrt(2 * sympy.pi) / sympy.sqrt(sympy.factorial(order))
     assert hermite_coefficients(source, order)[order] == pytest.approx(float(sympy.N(exact, 25)), abs=1e-12)

@@ -42,7 +42,7 @@ class Setting:
         return max(abs(self.z(quantity)) for quantity in QUANTITIES)
 
 
-def compare(name: str, seeds: int | None = None) -> Setting:
+def compare(name: str, seeds: int | None = None, dtype: str = "float64") -> Setting:
     """Run one setting, with the first `seeds` of its seeds."""
     entry = {**TABLE["default"], **TABLE["settings"][name]}
     allowance, limit, count = entry.pop("allowance", 0.0), entry.pop("limit", ""), seeds or entry["seeds"]
@@ -51,7 +51,7 @@ def compare(name: str, seeds: int | None = None) -> Setting:
         entry["eta"] = {"coefficient": entry.pop("coefficient", 1.0), "exponent": entry.pop("exponent")}
     first = TABLE["seed"] + 1000 * sorted(TABLE["settings"]).index(name)
     with threadpool_limits(1):
-        found = gs.compare(gs.Problem.from_dict(entry), seeds=range(first, first + count))
+        found = gs.compare(gs.Problem.from_dict(entry), seeds=range(first, first + count), dtype=dtype)
     return Setting(name, allowance, limit, found)
 
 

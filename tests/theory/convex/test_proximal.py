@@ -115,7 +115,7 @@ def test_large_outputs_need_no_more_points(size, leverage):
     labels, chosen = labels_of(PROBLEM, "sign", 0.1), loss("logistic")
     averages = loss_averages(labels, chosen, law)
     assert _samples(labels, chosen, law).argument.shape[-1] < 500
-    z = np.linspace(-9, 9, 200_001 if size > 100 else 20_001)
+    z = np.linspace(-9, 9, 80_001 if size > 100 else 4_001)
     weight = norm.pdf(z) / norm.pdf(z).sum()
     for node, (mean, variance) in enumerate(zip(law.mean, law.variance, strict=True)):
         chance = smoothed(labels.mean, 0.8 * KAPPA[node], 0.6).mean

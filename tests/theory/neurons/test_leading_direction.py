@@ -304,7 +304,7 @@ def test_norms_deviate_to_both_sides_of_their_mean():
 def test_rows_that_follow_the_leading_direction_fit_as_networks_do(changes, seeds, without, monkeypatch):
     """Along the spike alone the error is far too small, and it does not get better with the size."""
     problem = STEEP.replace(**changes)
-    measured = gs.simulate(problem, seeds=seeds)["test_error"]
+    measured = gs.simulate(problem, seeds=seeds, dtype="float32")["test_error"]
     error = measured.std(ddof=1) / seeds**0.5
     predicted = gs.predict(problem).test_error
     assert abs(predicted - measured.mean()) < 3 * error + 0.05 * predicted
@@ -409,7 +409,7 @@ def test_the_direction_that_is_resolved_is_the_longer_one():
 
 def test_a_quadratic_output_of_order_one_fits_as_that_of_networks():
     """The fit follows the squares of the inputs along the leading direction, which are no noise to it."""
-    measured, predicted = gs.simulate(QUADRATIC, seeds=16), gs.predict(QUADRATIC)
+    measured, predicted = gs.simulate(QUADRATIC, seeds=16, dtype="float32"), gs.predict(QUADRATIC)
     for name, part in (("test_error", 0.06), ("train_error", 0.1)):
         found = measured[name]
         error = found.std(ddof=1) / 16**0.5

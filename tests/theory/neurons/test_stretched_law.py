@@ -120,7 +120,7 @@ def test_derivatives_and_the_average_are_those_of_the_resolvent(strength, spectr
 
 @pytest.mark.parametrize("added", ADDED)
 def test_drawn_matrices(added):
-    d, count, k, t, draws = 500, 400, -0.5, 0.6, 24
+    d, count, k, t, draws = 300, 240, -0.5, 0.6, 60
     teacher = "sin(x)+0.2*(x**2-1)"
     link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(LEVELS), d / count, k, t, added)
     frame = law.samples.frame(law.samples.alignment)
@@ -149,7 +149,7 @@ def test_drawn_matrices(added):
 )
 def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs, added):
     # Readouts of -1 and 2: their mean is .5 and their mean square 2.5.
-    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 40, 0.5, 2.5
+    d, count, k, t, draws, first, second = 240, 180, 0.4, 0.5, 100, 0.5, 2.5
     teacher = "sin(x)+0.3*(x**2-1)"
     link, root = scalar_function(teacher), k * second**0.5
     samples = law_of(teacher, Spectrum.of(inputs), d / count, 0.0, 0.0, added).samples
@@ -193,7 +193,7 @@ def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inp
     ],
 )
 def test_vectors_that_the_samples_make_are_those_of_drawn_matrices(inputs, added):
-    d, count, k, t, draws = 400, 400, -0.5, 0.6, 30
+    d, count, k, t, draws = 240, 240, -0.5, 0.6, 80
     teacher = "sin(x)+0.2*(x**2-1)"
     link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(inputs), d / count, k, t, added)
     frame = law.samples.frame(law.samples.alignment)

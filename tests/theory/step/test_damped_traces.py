@@ -56,9 +56,9 @@ def test_a_large_damping_has_the_traces_of_the_plain_step(ratio):
     np.testing.assert_allclose(expected_of(samples), expected, rtol=2e-5)
 
 
-@pytest.mark.parametrize(("damping", "count"), [pytest.param(0.3, 1000, marks=pytest.mark.statistical), (2.0, 400)])
+@pytest.mark.parametrize(("damping", "count"), [pytest.param(0.3, 600, marks=pytest.mark.statistical), (2.0, 240)])
 def test_drawn_matrices(damping, count):
-    d, draws = 500, 8
+    d, draws = 300, 20
     sizes = INPUTS.counts(d)
     c, found, random = np.repeat(INPUTS.eigenvalues, sizes), [], np.random.default_rng(2)
     for _ in range(draws):

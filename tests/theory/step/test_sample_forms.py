@@ -11,7 +11,7 @@ from gradstep.theory.step.sample_forms import sample_forms
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.weighted_samples import Residual
 
-D, COUNT, NOISE = 160, 120, 0.4
+D, COUNT, NOISE = 80, 60, 0.4
 ONE = np.ones(1)
 #: Rows have the covariance ``(1 + K B)^2 + T S``.
 K, T = 0.2, 0.3

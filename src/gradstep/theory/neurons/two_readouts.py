@@ -65,8 +65,10 @@ _STAGES, _STEPS = (1e4, 1e2, 1.0), 200
 _ROUNDING = 1e-5
 #: Size of a combination of resolvents that counts, over the largest one.
 _DEPENDENT = 2e-5
-#: Bisections for the part of a step that is taken.
-_HALVINGS = 40
+#: Parts of a step that are tried at most.
+_PARTS = 40
+#: Parts of a step that differ by less are the same.
+_SAME_PART = 1e-12
 #: Factor of the tolerance for the eigenvalues that vectors get, and the largest one. With a factor of 100 errors are
 #: up to .3 % off because of it, with one of 10 they jump by up to .1 % where rounding adds or removes an eigenvalue.
 _COARSER, _COARSEST = 30.0, 1e-6
@@ -384,18 +386,29 @@ def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
 
 
 def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:
-    """Return the part of a step, at most one, at which a convex function that is quadratic in pieces is lowest."""
+    """Return the part of a step, at most one, at which a convex function that is quadratic in pieces is lowest.
 
-    def fall(part: float) -> float:
-        return float(step @ (off - part * step) + of_pull @ np.maximum(pull - part * of_pull, 0.0))
+    There the straight piece of its slope crosses zero. If this piece crosses beyond where zero can be, the middle of
+    that range is tried.
+    """
 
-    if fall(1.0) >= 0:
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fall(middle) > 0 else (low, middle)
-    return (low + high) / 2
+    def fall(part: float) -> tuple[float, float]:
+        """Return how fast the function falls, and how fast that becomes less."""
+        left = pull - part * of_pull
+        felt = np.where(left > 0, of_pull, 0.0)
+        return float(step @ (off - part * step) + felt @ left), float(step @ step + felt @ felt)
+
+    low, high, part = 0.0, 1.0, 1.0
+    for _ in range(_PARTS):
+        falls, bend = fall(part)
+        if part == 1.0 and falls >= 0:
+            return 1.0
+        low, high = (part, high) if falls > 0 else (low, part)
+        crossed = part + falls / bend
+        last, part = part, crossed if low <= crossed <= high else (low + high) / 2
+        if abs(part - last) <= _SAME_PART:
+            break
+    return part
 
 
 def _tight_frame(count: int) -> Array:

@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
-_TOLERANCE, _MAX_STEPS = 1e-12, 50
+_TOLERANCE, _MAX_STEPS = 1e-12, 500
 #: Logarithm of the distance from zero over that of the next point, where solutions are followed to a point, and their
 #: relative residual.
 _STRIDE, _ON_THE_WAY = 0.5, 1e-6
@@ -241,13 +241,14 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             change = _sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth)
             bend = -_at_points(ratio)[:, None] * change - _BASIS
             size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
-            if step == _MAX_STEPS - 1 or np.all(worst <= tolerance * size):
+            off = worst / size
+            if step == _MAX_STEPS - 1 or np.all(off <= tolerance):
                 break
             newton = gain - _solved(bend, gap)
             # Imaginary parts are matrices that are at least zero, as that of the first block of H is.
             positive = np.linalg.eigvalsh(newton.imag).min(axis=1) > 0
             gain = np.where(positive[:, None, None], newton, gain + gap)
-        return _Iterate(gain, worst / size, determinant, parts, weight, squared, inverse, bend)
+        return _Iterate(gain, off, determinant, parts, weight, squared, inverse, bend)
 
     def _followed(self, z: Complex) -> Complex:
         """Return ``M`` near points, followed to them from the unit circle along rays to zero.

@@ -35,8 +35,9 @@ __all__ = ["StretchedLaw", "StretchedPoints"]
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-#: Relative residual of the fixed point, and steps after which it is given up.
-_TOLERANCE, _MAX_STEPS = 1e-12, 500
+#: Relative residual of the fixed point; steps after which it is given up: all of them, and those that did not halve the
+#: residual.
+_TOLERANCE, _MAX_STEPS, _PATIENCE = 1e-12, 500, 40
 #: Logarithm of the distance from zero over that of the next point, where solutions are followed to a point, and their
 #: relative residual.
 _STRIDE, _ON_THE_WAY = 0.5, 1e-6
@@ -228,9 +229,10 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         return np.asarray(_at_points(self.samples.ratio) * blocks)
 
     def _iterated(self, z: Complex, gain: Complex, tolerance: Array | float) -> _Iterate:
-        """Improve ``M`` by Newton's method until its relative residual is small at all points, or steps run out."""
+        """Improve ``M`` by Newton's method until its relative residual is small at all points, or falls no more."""
         known, ratio, powers = self.samples.spectrum, self.samples.ratio, self._powers(self.samples.law.weight[None])
         by_fourth = known.share * known.eigenvalue**4
+        least, last = math.inf, 0
         for step in range(_MAX_STEPS):
             determinant, parts = self._determinant(gain), self._parts(gain)
             weight = _left(parts, _sums(determinant, powers[:, :2]))[:, 0]
@@ -242,7 +244,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             bend = -_at_points(ratio)[:, None] * change - _BASIS
             size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
             off = worst / size
-            if step == _MAX_STEPS - 1 or np.all(off <= tolerance):
+            excess = float((off / tolerance).max())
+            least, last = (excess, step) if excess < least / 2 else (least, last)
+            if excess <= 1 or step - last == _PATIENCE or step == _MAX_STEPS - 1:
                 break
             newton = gain - _solved(bend, gap)
             # Imaginary parts are matrices that are at least zero, as that of the first block of H is.

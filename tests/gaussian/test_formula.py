@@ -278,6 +278,9 @@ def test_a_product_of_exponentials_is_one(source):
         ("x*exp(2*x)/(1 + exp(2*x))", "x*sigmoid(2*x)"),
         ("exp(x + 1)*sigmoid(-x - 1)", "sigmoid(x + 1)"),
         ("(2*exp(x))**2*exp(-x**2)", "4*exp(2*x - x**2)"),
+        ("exp(2*x)*sigmoid(-x)**2", "sigmoid(x)**2"),
+        ("x*exp(2*x)/(1 + exp(x))**3", "x*sigmoid(x)**2*sigmoid(-x)"),
+        ("exp(2*x + 1)*sigmoid(-x - 0.5)**2", "sigmoid(x + 0.5)**2"),
     ],
 )
 def test_an_exponential_does_not_overflow_beside_what_vanishes(source, simplified):

@@ -147,6 +147,30 @@ def test_errors_do_not_depend_on_the_nodes(activation, teacher, finest):
     assert errors == pytest.approx([last] * len(errors), rel=5e-5)
 
 
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({"n_step": 460, "eta": gs.Step(0.75, 0.5), "output_scale": "1/sqrt(N)"}, [0.3, 0.12, 0.15, 0.43]),
+        ({"n_step": 530, "eta": gs.Step(0.32, 0.5)}, [0.14, 0.64, 0.05, 0.17]),
+    ],
+)
+def test_directions_of_hardly_any_variance_are_as_good_as_none(changes, share):
+    levels, power = [3, 0.6, 0.35], 3 * share[0] + 0.6 * share[1] + 0.35 * share[2]
+
+    def errors(least):
+        inputs = gs.Inputs([*levels, least * power], share)
+        problem = gs.Problem(
+            activation="H1+0.4*H2", teacher="2*tanh(2*x)", d=400, width=320, n=860, ridge=160.0, noise=0.4,
+            readout="constant", inputs=inputs, **changes,
+        )  # fmt: skip
+        found = gs.predict(problem)
+        return [found.test_error, found.train_error]
+
+    none = errors(0)
+    for least in (1e-12, 1e-9, 1e-7):
+        np.testing.assert_allclose(errors(least), none, rtol=1e-6 + 10 * least)
+
+
 def test_inputs_of_one_eigenvalue_are_isotropic():
     assert FINITE.replace(inputs=gs.Inputs([2.0, 2.0])).inputs is None
 

@@ -229,6 +229,17 @@ def test_problems_that_differ_in_the_fit_share_the_tables_of_the_draws(monkeypat
     assert len(made) == 2 * alone
 
 
+def test_a_draw_leaves_no_row_a_variance_below_zero():
+    """The step takes nine tenths of what rows have along the gradient, and draws change the direction of this."""
+    problem = gs.Problem(
+        activation="softplus", teacher="tanh(3*x)", d=400, width=269, n=221, n_step=604, ridge=0.5, noise=0.99,
+        readout="constant", eta=gs.Step(1.0, 0.25), inputs=gs.Inputs.spiked([18.717], d=400),
+    )  # fmt: skip
+    coefficients = [0.95, 1.06, 1.2]
+    low, found, high = (gs.predict_spread(problem.replace(eta=gs.Step(c, 0.25))).test_error for c in coefficients)
+    assert found == pytest.approx(np.interp(1.06, [0.95, 1.2], [low, high]), rel=0.01)
+
+
 def test_a_batch_is_of_problems():
     with pytest.raises(InvalidInput, match=r"an iterable of gradstep.Problem"):
         gs.predict_spread_many(BASE)

@@ -91,6 +91,8 @@ class Apply:
 Expression = Constant | Variable | Sum | Product | Power | Apply
 #: A number whose exponential, and that of its opposite, is a finite number.
 _LARGEST_EXPONENT = 700.0
+#: The largest power of a sigmoid that is looked for beside an exponential.
+_MOST_SIGMOIDS = 12
 #: The variable x of every formula.
 VARIABLE = Variable()
 
@@ -168,30 +170,32 @@ def _exponent(expression: Expression) -> Expression | None:
 def _without_overflow(factors: list[Expression]) -> list[Expression]:
     """Return the factors of a product with ``exp(u) sigmoid(-u)`` replaced by ``sigmoid(u)``, which is the same.
 
-    The exponential may overflow where the other factor is zero. The two arguments may differ by a constant.
+    The exponential may overflow where the other factor is zero. The two arguments may differ by a constant, and with
+    ``exp(k u)`` a power k of the other factor is replaced.
     """
     # There is one exponential at most, since `multiply` has made one of several.
     exponential = next((factor for factor in factors if _exponent(factor)), None)
     if exponential is None or (exponent := _exponent(exponential)) is None:
         return factors
-    own_shape, own_shift = _without_constant(exponent)
     for other in factors:
         base, times = (other.base, other.exponent) if isinstance(other, Power) else (other, 1.0)
         if not (isinstance(base, Apply) and base.name == "sigmoid" and not base.derivative and times >= 1):
             continue
-        opposite = _opposite(base.argument)
+        opposite = _scaled(base.argument, -1.0)
         shape, shift = _without_constant(opposite)
-        if shape == own_shape and abs(own_shift - shift) < _LARGEST_EXPONENT:
-            rest = [factor for factor in factors if factor is not exponential and factor is not other]
-            scale = Constant(math.exp(own_shift - shift))
-            return [*rest, scale, apply("sigmoid", opposite), power(base, times - 1)]
+        for k in range(1, min(math.floor(times), _MOST_SIGMOIDS) + 1):
+            own_shape, own_shift = _without_constant(_scaled(exponent, 1 / k))
+            if shape == own_shape and k * abs(own_shift - shift) < _LARGEST_EXPONENT:
+                rest = [factor for factor in factors if factor is not exponential and factor is not other]
+                scale = Constant(math.exp(k * (own_shift - shift)))
+                return [*rest, scale, power(apply("sigmoid", opposite), float(k)), power(base, times - k)]
     return factors
 
 
-def _opposite(expression: Expression) -> Expression:
-    """Return an expression times minus one, term by term."""
+def _scaled(expression: Expression, factor: float) -> Expression:
+    """Return an expression times a number, term by term."""
     terms = expression.terms if isinstance(expression, Sum) else (expression,)
-    return add(*(multiply(Constant(-1.0), term) for term in terms))
+    return add(*(multiply(Constant(factor), term) for term in terms))
 
 
 def _without_constant(expression: Expression) -> tuple[Expression, float]:

@@ -400,6 +400,15 @@ def test_plain_sweeps_go_on_where_anderson_s_method_does_not(changes, loss):
     assert found[0] < found[1] <= (1.1 + 1e-8) * found[0]
 
 
+@pytest.mark.parametrize("n", [2200, pytest.param(2000, marks=pytest.mark.statistical)])
+def test_solutions_of_weak_ridges_are_followed_where_classes_are_hardly_separable_or_hardly_not(n):
+    ridges, problem = np.array([0.01, 0.1]), SEPARABLE.replace(n=n)
+    weak, strong = (convex_prediction(problem.replace(ridge=r), loss="hinge", channel="sign") for r in ridges)
+    # The minimum is concave in the penalty, and its slope is the norm of the readout over the number of samples.
+    rise = (strong.train_loss - weak.train_loss) / np.diff(ridges)[0]
+    assert strong.readout_norm / n < rise < weak.readout_norm / n
+
+
 @pytest.mark.statistical
 def test_rare_classes_and_unbounded_features_have_a_solution():
     # One label in three hundred is negative. Plain sweeps go back and forth here, unless they are shortened.

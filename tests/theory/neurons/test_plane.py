@@ -352,7 +352,11 @@ def test_nodes_of_the_plane_that_are_left_out_change_nothing(monkeypatch):
     assert len(steep.tables.features.kappa) < 3000
     monkeypatch.setattr(features_module, "_LESS_IN_PLANE", 0.0)
     rule = features_module.kappa_rule
-    monkeypatch.setattr(features_module, "kappa_rule", lambda *arguments: rule(*arguments[:-1], 2 * arguments[-1]))
+
+    def finer(*arguments, **options):
+        return rule(*arguments[:-1], 2 * arguments[-1], **options)
+
+    monkeypatch.setattr(features_module, "kappa_rule", finer)
     assert few == pytest.approx(errors(problem, monkeypatch, 1.0), rel=1e-5)
 
 
@@ -401,6 +405,20 @@ def test_where_features_are_very_steep_along_both_directions_fewer_nodes_are_eno
     again = gs.predict(steep.replace(eta=gs.Step(4.3 + 1e-9, 0.5))).test_error
     assert again != found
     assert again == pytest.approx(found, rel=1e-4)
+
+
+def test_features_that_are_very_steep_along_a_leading_direction_need_not_be_refused(monkeypatch):
+    """Along the spike alone there are 8700 nodes at the usual distances, of which the plane takes few."""
+    steep = gs.Problem(
+        activation="relu", teacher="x", d=1000, width=2000, n=3000, n_step=2000, eta=gs.Step(1.0, 0.5), ridge=100.0,
+        noise=0.3, inputs=gs.Inputs.spiked([124], d=1000),
+    )  # fmt: skip
+    found = []
+    for fewer, coefficient in ((2**9, 1.0), (2**10, 1.0 + 1e-9)):
+        monkeypatch.setattr(features_module, "_MOST_IN_PLANE", fewer)
+        found.append(gs.predict(steep.replace(eta=gs.Step(coefficient, 0.5))).test_error)
+    assert found[0] != found[1]
+    assert found[0] == pytest.approx(found[1], rel=0.01)
 
 
 def test_the_learned_curve_is_the_mean_over_the_second_direction():

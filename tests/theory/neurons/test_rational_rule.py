@@ -129,3 +129,16 @@ def test_what_rounding_leaves_unknown_is_an_error():
     slope = scalar(np.array([1.0, 2.0j]))
     with pytest.raises(NotConverged, match="rule"):
         result_of(sparse_rule(LawAtPoints(points, transform, slope, np.ones((1, 1)), np.ones(2), 1e-5)))
+
+
+def test_rounding_of_a_law_does_not_count_far_below_it():
+    """Far below all of a law its resolvent is real but for 1e-8 of it, and known to nine digits all the same."""
+    values = np.linspace(0.4, 1.8, 200)
+    points = -(10.0 ** np.linspace(-8, 3, 36)) * (1 - 0.5j)
+    exact = np.mean(1 / (values - points[:, None]), axis=1)
+    slope = scalar(np.mean(1 / (values - points[:, None]) ** 2, axis=1))
+    law = LawAtPoints(
+        points, scalar((1 + 3e-10) * exact), slope, values.mean() * np.ones((1, 1)), 1 - points.real, 1e-8
+    )
+    nodes, overlap = result_of(sparse_rule(law))
+    np.testing.assert_allclose((1 / (nodes - points[:, None])) @ overlap[:, 0] ** 2, exact, rtol=1e-8)

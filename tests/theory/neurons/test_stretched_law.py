@@ -264,6 +264,20 @@ def test_a_direction_of_the_initial_output():
     agree(whole, rows.average(frame))
 
 
+def test_short_rows_near_zero_are_found():
+    """The equations of a stretch that leaves hardly anything of some rows, where C has next to nothing, too."""
+    inputs = {
+        least: gs.Inputs([2.95, 0.6, 0.35, least], [0.3, 0.12, 0.15, 0.43], [0.9, 0.06, 0.04, 0])
+        for least in (0, 1e-12)
+    }
+    z = -(10.0 ** np.linspace(-8, -1, 36)) * (1 - 0.5j)
+    none, some = (
+        law_of("2*tanh(2*x)", Spectrum.of(each), 0.86, 0.64, 0.0).at(z).inverse[:, :3, 0, 0] for each in inputs.values()
+    )
+    assert np.all(none.imag > 0)
+    assert np.all(np.abs(some / none - 1).max(axis=1) < 100 * 1e-12 / np.abs(z))
+
+
 def test_a_fixed_point_that_is_not_found_is_an_error(monkeypatch):
     monkeypatch.setattr(stretched_law, "_MAX_STEPS", 1)
     with pytest.raises(NotConverged, match="law of the rows"):

@@ -55,6 +55,7 @@ from gradstep.theory.convex.proximal import (
     penalty_averages,
 )
 from gradstep.theory.equivalent.along_rest import Overlaps
+from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.equivalent.uniform import WeightOffset, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
@@ -80,6 +81,9 @@ _PLAIN_SWEEPS, _LEAST_SHARE = 200, 0.1
 #: When a plain sweep changes outputs by less than the first of these, relative to the largest, Anderson's method is
 #: tried again; if it still does not end, then below the second.
 _NEAR = (0.03, 0.003)
+#: Where solutions are followed from, as a ridge over the width times the mean square of the features; the strides in
+#: its logarithm: the first one, the least one, and how much longer the next one is after few sweeps.
+_STRONG, _STRIDE, _LEAST_STRIDE, _LONGER, _FEW_SWEEPS = 0.01, 1.0, 0.01, 1.5, 20
 #: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9
 #: Smallest curvature of the loss's envelope relative to the largest, below which a sample does not pull, and in units
@@ -273,6 +277,10 @@ class _State:
     readout_norm: float
 
 
+#: A sweep: it returns the state after it, plain and packed.
+_Image = Callable[[_State], tuple[_State, Array]]
+
+
 def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
     """Solve the problem whose loss and penalty are quadratic, with the averages given.
 
@@ -380,20 +388,26 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     none = np.zeros_like(network.tables.groups.weight)
     guess = _State(output, none, none, none, math.nan)
 
-    def image(state: _State) -> tuple[_State, Array]:
-        """Return the state after a sweep, and packed; nan where there is none."""
-        try:
-            with np.errstate(all="ignore"):
-                effective = _ridge(network) if state is guess else _penalty(network, penalty, state)
-                mapped = _sweep(network, loss_averages(labels, loss, state.output), state.output, effective)
-                return mapped, _pack(mapped, unit, fields=fields)
-        except (np.linalg.LinAlgError, NotConverged):
-            return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
+    def image_of(network: SteppedNetwork) -> _Image:
+        def image(state: _State) -> tuple[_State, Array]:
+            """Return the state after a sweep, and packed; nan where there is none."""
+            try:
+                with np.errstate(all="ignore"):
+                    effective = _ridge(network) if state is guess else _penalty(network, penalty, state)
+                    mapped = _sweep(network, loss_averages(labels, loss, state.output), state.output, effective)
+                    return mapped, _pack(mapped, unit, fields=fields)
+            except (np.linalg.LinAlgError, NotConverged):
+                return state, np.full(4 * len(ones) + 3 * len(none) * fields, np.nan)
+
+        return image
+
+    def with_ridge(ridge: float) -> _Image:
+        return image_of(replace(network, sizes=network.sizes._replace(ridge=ridge)))
 
     if not _is_ridge(penalty) and (nothing := _without_weights(network, labels, loss, penalty, output)):
         return nothing, 0.0, 1
+    image, start = image_of(network), guess
     state, best, sweeps = _accelerated(image, guess, unit, _SWEEPS_OF_ATTEMPT)
-    start = guess
     for near in _NEAR:
         if state is not None:
             break
@@ -402,15 +416,59 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
         start, plain = _plain_sweeps(image, start, unit, near)
         state, best, more = _accelerated(image, start, unit, _SWEEPS_OF_ATTEMPT)
         sweeps += plain + more
+    if state is None and _is_ridge(penalty):
+        square = float(network.tables.groups.weight @ _mean_square(features))
+        strong = max(_STRONG * network.sizes.width * square, network.sizes.ridge)
+        state, followed, more = _followed(with_ridge, guess, unit, strong, network.sizes.ridge, fields=fields)
+        best, sweeps = min(best, followed), sweeps + more
     if state is None:
         advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
         raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
     return state, best, sweeps
 
 
-def _plain_sweeps(
-    image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float, near: float
-) -> tuple[_State, int]:
+def _mean_square(features: ConditionalFeatures) -> Array:
+    """Return the mean square of the features of each group."""
+    return np.asarray((features.mean**2 + features.slope**2 + features.variance) @ features.weight)
+
+
+def _followed(
+    with_ridge: Callable[[float], _Image], guess: _State, unit: float, strong: float, ridge: float, *, fields: bool
+) -> tuple[_State | None, float, int]:
+    """Follow the solution from a strong ridge to the wanted one; what is returned is as in `_accelerated`.
+
+    Where samples can hardly be separated, or just not, readouts of the weakest ridges are by far the largest, and no
+    first guess is near. But in the logarithm of the ridge they are smooth: three known solutions tell the next one.
+    """
+    state, best, sweeps = _accelerated(with_ridge(strong), guess, unit, _SWEEPS_OF_ATTEMPT)
+    if state is None:
+        return None, best, sweeps
+    last, stride, end = math.log(strong), _STRIDE, math.log(ridge)
+    known = [(last, _pack(state, unit, fields=fields))]
+    while last > end:
+        place = max(last - stride, end)
+        start = _unpack(_extrapolated(known, place), state, unit)
+        found, best, more = _accelerated(with_ridge(math.exp(place)), start, unit, _SWEEPS_OF_ATTEMPT)
+        sweeps += more
+        if found is None:
+            stride /= 2
+            if stride < _LEAST_STRIDE:
+                return None, best, sweeps
+            continue
+        state, last = found, place
+        known = [*known[-2:], (place, _pack(state, unit, fields=fields))]
+        stride *= _LONGER if more < _FEW_SWEEPS else 1.0
+    return state, best, sweeps
+
+
+def _extrapolated(known: Sequence[tuple[float, Array]], place: float) -> Array:
+    """Return the value at a place of the polynomial through all known places and values."""
+    places = np.array([each for each, _ in known])
+    weights = [np.prod((place - np.delete(places, k)) / (x - np.delete(places, k))) for k, x in enumerate(places)]
+    return np.asarray(np.tensordot(weights, [value for _, value in known], 1))
+
+
+def _plain_sweeps(image: _Image, start: _State, unit: float, near: float) -> tuple[_State, int]:
     """Return a state that a sweep changes by less than `near`, or else the last one, and the number of sweeps.
 
     Only a share of each change is taken. It is one at first, and is halved whenever a change points against the one
@@ -453,14 +511,12 @@ def _without_weights(
     return replace(state, output=unmoved, readout_norm=0.0) if active <= TOLERANCE else None
 
 
-def _accelerated(
-    image: Callable[[_State], tuple[_State, Array]], start: _State, unit: float, most: int
-) -> tuple[_State | None, float, int]:
+def _accelerated(image: _Image, start: _State, unit: float, most: int) -> tuple[_State | None, float, int]:
     """Iterate sweeps with Anderson's acceleration.
 
     Return the state, its residual and the number of sweeps, at most `most`; no state if the residual stays too large.
 
-    `image` is a sweep: it returns the state after it, plain and packed. `unit` is the unit of packed outputs.
+    `unit` is the unit of packed outputs.
     """
     state, vector = image(start)
     best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0

@@ -141,6 +141,9 @@ _LARGEST_TABLE, _MOST_NODES, _MOST_GROUPS = 2**21, 2**12, 2**11
 #: by less than 1e-5 as a rule, and by 7e-4 for a kink and a Gaussian readout after 1.6 sqrt N, where one direction
 #: alone is off by more than the error itself. The time grows faster than the nodes.
 _MOST_IN_PLANE = 2**12
+#: Nodes along the spike that may be wanted there, before they are made fewer. Where half as many as this were wanted
+#: (relu, d = 1000, an eigenvalue near the bound d/8), errors were right to 5e-4.
+_MOST_WANTED = 2**14
 
 
 def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:
@@ -172,7 +175,13 @@ def _reach(teacher: ScalarFunction) -> float:
 
 
 def kappa_rule(
-    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: float = 1
+    activation: ScalarFunction,
+    teacher: ScalarFunction,
+    groups: Groups,
+    alignment: float,
+    refine: float = 1,
+    *,
+    most: int | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return nodes and weights in kappa that resolve the features and the teacher.
 
@@ -180,7 +189,8 @@ def kappa_rule(
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
 
     The overlap of the spike direction with the teacher is `alignment`, and `refine` multiplies the number of nodes. The
-    nodes are on the whole line; an average over a standard normal is a weighted sum. Raises `NotConverged` if the
+    nodes are on the whole line; an average over a standard normal is a weighted sum. There are at most `most` of them,
+    or else as many as tables of features may have. Raises `NotConverged` if the
     features are so steep, or the readout's values so many, that resolving them would take the memory.
     """
     alike = groups.resolved
@@ -192,7 +202,7 @@ def kappa_rule(
     pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
     step = min(step, pole_step)
     # Before the nodes are made: an estimate that is too small by a few units at most.
-    _check_resolution(RANGE / step, groups, activation)
+    _check_resolution(RANGE / step, groups, activation, most)
     if kink_step >= 0.6 * step:
         # Nodes thin out far from zero where neurons have all slopes.
         thinning = np.inf if alike else THINNING
@@ -205,17 +215,17 @@ def kappa_rule(
             points += [-p for p in points]
         points += list(np.arange(-np.floor(RANGE / panel), np.floor(RANGE / panel) + 1) * panel)
         nodes, weights = gaussian_rule(breakpoints=tuple(sorted(points)), resolution=panel / refine, order=10)
-    _check_resolution(len(nodes), groups, activation)
+    _check_resolution(len(nodes), groups, activation, most)
     return nodes, weights
 
 
-def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) -> None:
-    """Refuse a table that the memory would not take."""
+def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction, allowed: int | None = None) -> None:
+    """Refuse a table that the memory would not take, or more nodes than are allowed."""
     if (count := len(groups.weight)) > _MOST_GROUPS:
         reason = f"would take {count} groups of neurons, at most {_MOST_GROUPS} are possible"
         advice = "Use a readout law with fewer values."
         raise NotConverged("resolution of the readout law", count, _MOST_GROUPS, advice, reason)
-    most = min(_MOST_NODES * (2 if activation.parity == "odd" else 1), _LARGEST_TABLE / len(groups.weight))
+    most = allowed or min(_MOST_NODES * (2 if activation.parity == "odd" else 1), _LARGEST_TABLE / len(groups.weight))
     if not nodes <= most:
         advice = "Use a smaller step."
         reason = f"would take {nodes:.3g} nodes, at most {most:.0f} are possible"
@@ -316,13 +326,14 @@ def conditional_features(
     plane = overlap > 0
     # In the plane steep features need half the nodes: errors change by less than 1e-5.
     coarser = 0.5 + 0.5 / _finer(groups.projection, groups) if plane else 1.0
-    kappa, weight = kappa_rule(activation, teacher, groups, alignment, coarser * refine)
+    wanted = _MOST_WANTED if plane else None
+    kappa, weight = kappa_rule(activation, teacher, groups, alignment, coarser * refine, most=wanted)
     finer = refine * _finer(groups.rest, groups) if plane else 0.0
     if (nodes := len(kappa) * _ACROSS * finer) > _MOST_IN_PLANE:
         # Fewer along either direction: the features are very steep there.
         fewer = math.sqrt(_MOST_IN_PLANE / nodes)
         finer *= fewer
-        kappa, weight = kappa_rule(activation, teacher, groups, alignment, fewer * coarser * refine)
+        kappa, weight = kappa_rule(activation, teacher, groups, alignment, fewer * coarser * refine, most=wanted)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
     if plane and any_loss:

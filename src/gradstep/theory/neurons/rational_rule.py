@@ -27,6 +27,9 @@ FAINT = 1e-11
 #: A rule with an error above the second number is found again, without all directions that are fainter than the first:
 #: dividing by what is faint has made its rounding so large.
 _SAFER_FAINT, _UNSAFE = 1e-9, 1e-4
+#: Least imaginary part of a resolvent, over its size, by which errors are measured. Far below all that a vector has of
+#: a law, the imaginary part may be 1e-9 of the size, and an error of this part would be one of the last digits.
+_SEEN = 1e-6
 #: Largest error that rounding may leave.
 _LOST = 1e-2
 
@@ -48,7 +51,7 @@ class LawAtPoints(NamedTuple):
     importance : ndarray, shape (points,)
         Factors of the errors.
     tolerance : float
-        Largest error of the resolvent, over its imaginary part, times the importance.
+        Largest error of the resolvent, over its imaginary part where this is not next to nothing, times the importance.
     faint : float, optional
         Directions of the span of a rule's vectors that are fainter are left out. They hold little but rounding, which
         moves nodes by up to the rounding of the law over this number.
@@ -222,7 +225,8 @@ def _best_rules(laws: _Laws) -> list[tuple[float, Array, Array]]:
     """Return the rules of `sparse_rules` with their errors."""
     points, transform, slope, mean, importance, tolerance, faint, plain, resolved = laws
     count, size = len(mean), mean.shape[-1]
-    along = np.diagonal(transform.imag, axis1=2, axis2=3)
+    along = np.diagonal(transform, axis1=2, axis2=3)
+    along = np.maximum(along.imag, _SEEN * np.abs(along))
     weight = importance[..., None, None] / np.sqrt(along[..., :, None] * along[..., None, :])
     found = [(math.inf, np.empty(0), np.empty(0))] * count
     left, poles = np.arange(count), np.empty((count, 0), dtype=np.intp)

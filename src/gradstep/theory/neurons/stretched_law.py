@@ -15,7 +15,7 @@ inverse with matrices of two by two. All of these are rational functions of the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,8 +35,12 @@ __all__ = ["StretchedLaw", "StretchedPoints"]
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-#: Relative residual of the fixed point, and steps after which it is given up.
-_TOLERANCE, _MAX_STEPS = 1e-12, 500
+#: Relative residual of the fixed point; steps after which it is given up: all of them, and those that did not halve the
+#: residual.
+_TOLERANCE, _MAX_STEPS, _PATIENCE = 1e-12, 500, 40
+#: Logarithm of the distance from zero over that of the next point, where solutions are followed to a point, and their
+#: relative residual.
+_STRIDE, _ON_THE_WAY = 0.5, 1e-6
 #: The residual that rounding leaves at a point as far from the real axis as from zero; nearer to the axis it is larger.
 _ROUNDING = 1e-15
 #: Least eigenvalue of C that another number is divided by: the quotient is multiplied by its square later.
@@ -72,6 +76,19 @@ class StretchedPoints(NamedTuple):
     determinant: Array
     weight: Complex
     d_weight: Complex
+
+
+class _Iterate(NamedTuple):
+    """A step of the iteration of ``M``, with what it was judged by."""
+
+    gain: Complex
+    off: Array  # Relative residual at each point.
+    determinant: Array  # As in `StretchedPoints`.
+    parts: tuple[Array, Complex]  # As `StretchedLaw._parts` returns them.
+    weight: Complex  # Y.
+    squared: Complex  # Means of r^2, r^3 and r^4 over the square of the determinant.
+    inverse: Complex  # G.
+    bend: Complex  # Change of the equation's gap for a change of each part of M.
 
 
 class Resolvents(NamedTuple):
@@ -157,6 +174,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
     output_variance: float = 0.0  #: Variance of that projection there.
     #: Changes of the products of samples in a draw, for inputs of one eigenvalue and without a second direction.
     forms: SampleForms | None = None
+    #: The equations are solved with this part of the first coordinate of H added to the second one. It is not zero only
+    #: where they lose their digits otherwise.
+    removed: float | Array = 0.0
 
     @property
     def stretched(self) -> bool:
@@ -175,41 +195,83 @@ class StretchedLaw(RowLaw[StretchedPoints]):
 
         Docs, "Bases of stretched rows", equation (B1).
         """
-        share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
-        by_second, by_fourth, ratio = share * c**2, share * c**4, _at_points(self.samples.ratio)
-        powers = self._powers(self.samples.law.weight[None])
         tolerance = np.maximum(_TOLERANCE, _ROUNDING * np.abs(z) / z.imag)
-        gain = ratio * np.einsum("zcij,c->zij", self._inverse(z, np.zeros((len(z), 2, 2))), by_second)
-        for _ in range(_MAX_STEPS):
+        found = self._iterated(z, self._first(z), tolerance)
+        if np.all(found.off <= tolerance):
+            return self._with_slopes(found)
+        # Where the step leaves hardly anything of some rows, all entries of M are large and almost the same but for
+        # their signs. In other coordinates only the first one is large.
+        root = np.asarray(self.root, dtype=np.float64)
+        removed = np.divide(self.linear, root, out=np.zeros_like(root), where=root != 0)
+        apart = replace(self, removed=removed)
+        found = apart._iterated(z, apart._followed(z), tolerance)
+        if not np.all(found.off <= tolerance):
+            at, advice = int(np.argmax(found.off / tolerance)), "Take more samples in the step."
+            raise NotConverged("the law of the rows after the step", float(found.off[at]), float(tolerance[at]), advice)
+        return _in_coordinates(apart._with_slopes(found), _at_points(removed))
+
+    def _with_slopes(self, found: _Iterate) -> StretchedPoints:
+        """Return a solution with its derivatives."""
+        c, turned = self.samples.spectrum.eigenvalue, found.inverse @ _FIRST @ found.inverse
+        d_gain = -_solved(found.bend, self._sum(turned))
+        d_weight = _d_left(found.parts, found.squared, d_gain)
+        d_inverse = turned - c[:, None, None] ** 2 * (found.inverse @ d_weight[:, None] @ found.inverse)
+        return StretchedPoints(found.inverse, d_inverse, found.gain, d_gain, found.determinant, found.weight, d_weight)
+
+    def _first(self, z: Complex) -> Complex:
+        """Return ``M`` without the samples' own part in the inverse, a first guess."""
+        return self._sum(self._inverse(z, np.zeros((len(z), 2, 2))))
+
+    def _sum(self, blocks: Complex) -> Complex:
+        """Return ``phi0 <c^2 G>`` for blocks of shape (points, classes, 2, 2)."""
+        known = self.samples.spectrum
+        blocks = np.einsum("zcij,c->zij", blocks, known.share * known.eigenvalue**2)
+        return np.asarray(_at_points(self.samples.ratio) * blocks)
+
+    def _iterated(self, z: Complex, gain: Complex, tolerance: Array | float) -> _Iterate:
+        """Improve ``M`` by Newton's method until its relative residual is small at all points, or falls no more."""
+        known, ratio, powers = self.samples.spectrum, self.samples.ratio, self._powers(self.samples.law.weight[None])
+        by_fourth = known.share * known.eigenvalue**4
+        least, last = math.inf, 0
+        for step in range(_MAX_STEPS):
             determinant, parts = self._determinant(gain), self._parts(gain)
             weight = _left(parts, _sums(determinant, powers[:, :2]))[:, 0]
             squared = _sums(_square(determinant), powers[:, 1:])[:, 0]
             inverse = self._inverse(z, weight)
-            gap = ratio * np.einsum("zcij,c->zij", inverse, by_second) - gain
+            gap = self._sum(inverse) - gain
             # The change of the sum for a change of each part of M, less that change.
             change = _sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth)
-            bend = -ratio[:, None] * change - _BASIS
+            bend = -_at_points(ratio)[:, None] * change - _BASIS
             size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
-            if np.all(worst <= tolerance * size):
+            off = worst / size
+            excess = float((off / tolerance).max())
+            least, last = (excess, step) if excess < least / 2 else (least, last)
+            if excess <= 1 or step - last == _PATIENCE or step == _MAX_STEPS - 1:
                 break
             newton = gain - _solved(bend, gap)
             # Imaginary parts are matrices that are at least zero, as that of the first block of H is.
             positive = np.linalg.eigvalsh(newton.imag).min(axis=1) > 0
             gain = np.where(positive[:, None, None], newton, gain + gap)
-        else:
-            off, advice = worst / size, "Take more samples in the step."
-            at = int(np.argmax(off / tolerance))
-            raise NotConverged("the law of the rows after the step", float(off[at]), float(tolerance[at]), advice)
-        turned = inverse @ _FIRST @ inverse
-        d_gain = -_solved(bend, ratio * np.einsum("zcij,c->zij", turned, by_second))
-        d_weight = _d_left(parts, squared, d_gain)
-        d_inverse = turned - c[:, None, None] ** 2 * (inverse @ d_weight[:, None] @ inverse)
-        return StretchedPoints(inverse, d_inverse, gain, d_gain, determinant, weight, d_weight)
+        return _Iterate(gain, off, determinant, parts, weight, squared, inverse, bend)
+
+    def _followed(self, z: Complex) -> Complex:
+        """Return ``M`` near points, followed to them from the unit circle along rays to zero.
+
+        Near zero a step may leave one entry of ``M`` large and almost free while the last one is as small. From the
+        first guess Newton's method then leads to the edge of what ``M`` can be, where it ends.
+        """
+        inward = np.minimum(np.log(np.abs(z)), 0.0)
+        on_circle = z * np.exp(-inward)
+        gain = self._first(on_circle)
+        for part in np.linspace(0, 1, math.ceil(-float(inward.min()) / _STRIDE), endpoint=False):
+            gain = self._iterated(on_circle * np.exp(part * inward), gain, _ON_THE_WAY).gain
+        return gain
 
     @cached_property
     def _own(self) -> Array:
         """The matrices of which a sample adds r and r^2 times to H, shape (2, 1 or points, 2, 2)."""
-        one = _at_points(self.root) * _BASIS[1] + 2 * _at_points(self.linear) * _FIRST
+        linear = _at_points(self.linear - self.removed * self.root)
+        one = _at_points(self.root) * _BASIS[1] + 2 * linear * _FIRST
         return np.stack([one, _at_points(self.strength) / self.samples.law.square * _FIRST])
 
     def _determinant(self, gain: Complex) -> Array:
@@ -242,8 +304,9 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         whole_first, whole_across = (
             weight[:, 0, column, None] + own[:, 0, column, None] * self.samples.added for column in range(2)
         )
-        first = c + c**2 * whole_first - z[:, None]
-        across, last = c * whole_across, c * weight[:, 1, 1, None] - 1
+        removed = np.reshape(self.removed, (-1, 1))
+        first = (1 - removed**2) * c + c**2 * whole_first - z[:, None]
+        across, last = removed + c * whole_across, c * weight[:, 1, 1, None] - 1
         whole = first * last - c * across**2
         inverse = np.empty((*whole.shape, 2, 2), dtype=complex)
         inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, first / np.maximum(c, _LEAST) / whole
@@ -635,6 +698,18 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         found[:, -1, :2] = found[:, :2, -1] = np.array(across)[:, None]
         found[3, :2, :2] = forms.between(r * u, r * u)
         return found
+
+
+def _in_coordinates(points: StretchedPoints, removed: Array) -> StretchedPoints:
+    """Return a solution in the coordinates of H, from those with a part of the first added to the second.
+
+    The part `removed` has shape (1 or points, 1, 1).
+    """
+    turn, back = (np.eye(2) + sign * removed * np.eye(2, k=-1) for sign in (-1, 1))
+    inverse, d_inverse = (turn[:, None] @ each @ turn[:, None].mT for each in (points.inverse, points.d_inverse))
+    gain, d_gain = (turn @ each @ turn.mT for each in (points.gain, points.d_gain))
+    weight, d_weight = (back.mT @ each @ back for each in (points.weight, points.d_weight))
+    return StretchedPoints(inverse, d_inverse, gain, d_gain, points.determinant, weight, d_weight)
 
 
 def _at_points(number: float | Array) -> Array:

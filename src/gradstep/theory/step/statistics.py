@@ -194,8 +194,12 @@ class StepStatistics:
         """Return the step on correlated inputs with its spike along another direction."""
         assert self.correlated is not None
         samples = replace(self.correlated, turn=turn)
-        _, one, two = self.fluctuations.projection_variance
+        known, one, two = self.fluctuations.projection_variance
         along = samples.form_along(samples.alignment)
+        if one**2 >= 4 * along * two:
+            # Of the new direction only the variance of initial rows is known. Where the others would leave some row a
+            # variance below zero they are in proportion to it.
+            one, two = one * along / known, two * along / known
         return replace(
             self,
             alignment=samples.alignment,

@@ -122,7 +122,7 @@ const FORMS = [
   [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
   [/\{per_d: ([^}]*)\}/g, "$1"],
   [/'inf' for the proportional limit/g, "the proportional limit"],
-  [/numeric values as keys, for instance .*|'gaussian', 'constant' or a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
+  [/numeric values as keys, for instance .*|'gaussian', 'constant', a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
   [/\bwhose moments/, "its moments"],
   [/(there is theory): gradstep\..* for several/g, "$1"],
   [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],

@@ -1044,6 +1044,24 @@ def test_a_caveat_of_several_models_is_told_once(people: Path) -> None:
     assert "one step, random features, plain ridge: 90 of the 180 rows have the same features" in said
 
 
+def test_inputs_that_may_have_been_meant_otherwise_are_told(people: Path) -> None:
+    """All of them are taken, but text that hardly repeats is one rare category, and a number of the row is no input."""
+    table = pd.read_csv(people)[["height", "speed", "rent", "town"]]
+    table["name"] = [f"person {k}" for k in range(90)]
+    table["size"] = [*map(str, range(88)), "n/a?", "none"]
+    table.to_csv(people)
+    result = run("learn", str(people), "--target", "speed", "--width", "8", "--n", "90")
+    said = " ".join(result.stdout.split())
+    assert "'Unnamed: 0' has no name in the table: if it numbers the rows, add --drop 'Unnamed: 0'." in said
+    assert "'rent' is text that hardly repeats (numbers written as text): 90 of 90 rows are one rare category." in said
+    assert "'name' is text that hardly repeats (such as 'person 0'): 90 of 90 rows" in said
+    assert "'size' is text that hardly repeats (numbers, but for 2 rows such as 'n/a?'): 90 of 90 rows" in said
+    assert "'town'" not in said
+    assert "'height'" not in said
+    document = run_json("learn", str(people), "--target", "speed", "--width", "8", "--n", "90")
+    assert [note.split("'")[1] for note in document["notes"]] == ["Unnamed: 0", "rent", "name", "size"]
+
+
 def test_text_is_taken_for_classes(people: Path) -> None:
     options = ["--target", "kind", *LEFT_OUT, "--drop", "speed", "--width", "8", "--n", "90,180"]
     document = run_json("learn", str(people), *options)

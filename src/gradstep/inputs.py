@@ -35,7 +35,8 @@ _CLASSES, _STEEPEST = 30, 20
 #: Most directions of which a law is made one by one.
 _MOST_DIRECTIONS = 1_000_000
 _WRITTEN = (
-    "'isotropic', 'power_law(0.5)', 'spiked([9, 9], d=300)', or a mapping with the lists eigenvalues and, if wanted, share, teacher"
+    "'isotropic', 'power_law(0.5)', 'spiked([9, 9], d=300)', or a mapping with the lists eigenvalues and, if wanted, "
+    "share, teacher"
 )
 
 

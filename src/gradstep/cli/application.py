@@ -595,6 +595,7 @@ def learn(
     from gradstep.cli import output, plots
     from gradstep.cli.learn import (
         holds_classes,
+        input_notes,
         learn_table,
         notes_of,
         numbers_of_rows,
@@ -617,7 +618,7 @@ def learn(
     if json_:
         models = {name: curve.to_dict() for name, curve in curves.items()}
         content = {"table": str(table), "target": target, "rows": len(y), "inputs": X.shape[1], "width": width}
-        found = {"classes": classes, "models": models, "verdict": verdict(curves)}
+        found = {"classes": classes, "models": models, "verdict": verdict(curves), "notes": input_notes(X)}
         output.print_document("learn", **content, **found)
         return
     used = next(iter(curves.values())).rows
@@ -627,7 +628,7 @@ def learn(
     output.print_lines(f"{table}: {target} from {inputs}, {len(y)} rows{some}, {neurons}")
     output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
     output.print_table(scores_table(curves))
-    notes = notes_of(curves)
+    notes = [*input_notes(X), *notes_of(curves)]
     output.print_wrapped("", verdict(curves), *(["", *notes] if notes else []))
     if plot is not None:
         output.print_lines(f"figure: {plot}")

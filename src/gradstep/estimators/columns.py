@@ -14,10 +14,19 @@ from sklearn.utils.validation import check_array
 
 from gradstep.errors import InvalidInput
 
-__all__ = ["Columns", "check_dense", "check_frame", "check_names", "check_numbers", "refuse_dates"]
+__all__ = [
+    "RARE",
+    "Columns",
+    "check_dense",
+    "check_frame",
+    "check_names",
+    "check_numbers",
+    "is_categorical",
+    "refuse_dates",
+]
 
 #: Levels with fewer rows than this share one column.
-_RARE = 5
+RARE = 5
 #: Columns of one categorical column at most.
 _LEVELS = 50
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
@@ -149,7 +158,7 @@ class Columns:
             return None
         numbers = tuple(name for name in names if name not in categories)
         encoder = OneHotEncoder(
-            min_frequency=_RARE, max_categories=_LEVELS, handle_unknown="infrequent_if_exist", sparse_output=False
+            min_frequency=RARE, max_categories=_LEVELS, handle_unknown="infrequent_if_exist", sparse_output=False
         )
         encoder.set_output(transform="default").fit(_objects(X, categories))
         levels = encoder.get_feature_names_out([str(name) for name in categories])

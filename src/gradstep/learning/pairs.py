@@ -42,9 +42,9 @@ _LEFT = 0.03
 #: the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the bounds of
 #: factors do not see.
 _ALONE = 0.75
-#: Samples over rows of the pool, and the largest leverage, above which the row's own terms hide those of other rows. From
-#: there to n = M the factor between the standard errors of the whole resolvent and of its diagonal falls from about two
-#: to less than the square of what the leverage leaves: no interpolation follows it.
+#: Samples over rows of the pool, and the largest leverage, above which a row's own terms hide those of others. From
+#: there to n = M the factor between the standard errors of the whole resolvent and of its diagonal falls from about
+#: two to less than the square of what the leverage leaves: no interpolation follows it.
 _NEARLY_ALL, _HIDING = 0.97, 0.4
 #: Least weight of a row over the largest, of which the condition number of that factor is the inverse.
 _LEAST_WEIGHT = 1e-4

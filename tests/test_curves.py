@@ -236,6 +236,18 @@ def test_a_function_makes_problems_of_what_varies_together():
     assert two["test_error"].theory[:, 0] == pytest.approx(found["test_error"].theory)
     with pytest.raises(InvalidInput, match="problem"):
         gs.curve(lambda n: n, over={"n": [20, 40]})
+    for over in ({"width": [20, 40]}, {"n": [20, 40], "eta": [0, 1]}):
+        with pytest.raises(InvalidInput, match=r"^over: got .*; allowed: the arguments of the function: n \("):
+            gs.curve(lambda n: PROBLEM.replace(n=n), over=over)
+
+
+def test_in_the_limit_degrees_of_freedom_are_said_to_be_per_dimension():
+    limit = gs.Problem(activation="tanh", teacher="sin", d="inf", width="1.5d", n_step="4d", n="3d", eta=1, ridge="1d")
+    line = "degrees of freedom are divided by d where it is infinite"
+    assert line in gs.curve(limit, over={"d": [40, "inf"]}).notes()
+    assert line in str(gs.predict(limit))
+    assert not [note for note in gs.curve(limit, over={"d": [40, 60]}).notes() if "divided" in note]
+    assert "divided" not in str(gs.predict(limit.at_dimension(40)))
 
 
 def test_tables_and_datasets_hold_every_number(measured):

@@ -38,9 +38,9 @@ _SOLVED, _TOLERANCE = 1e-3, 1e-4
 _SINGLE, _SINGLE_BEYOND = 0.98, 1.2
 #: With more samples than rows, few digits are enough if each row of the fit keeps so much of its residual.
 _LEFT = 0.03
-#: Largest leverage of a row above which it may have a feature of its own. Below n = M it then has hardly any weight, and
-#: the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the bounds of
-#: factors do not see.
+#: Largest leverage of a row above which it may have a feature of its own. Below n = M it then has hardly any weight,
+#: and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the bounds
+#: of factors do not see.
 _ALONE = 0.75
 #: Samples over rows of the pool, and the largest leverage, above which a row's own terms hide those of others. From
 #: there to n = M the factor between the standard errors of the whole resolvent and of its diagonal falls from about

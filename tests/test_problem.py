@@ -184,7 +184,9 @@ def test_readout_is_a_law(value: object) -> None:
 
 def test_text_says_what_a_mapping_and_nothing_say() -> None:
     """As on the command line, whose values mean the same in Python."""
-    assert Problem(**FINITE | {"readout": "-1:1,1:3"}).readout == Readout.parse({-1: 0.25, 1: 0.75})
+    problem = Problem(**FINITE | {"readout": "-1:1,1:3"})
+    assert problem.readout == Readout.parse({-1: 0.25, 1: 0.75}) == Readout.parse(str(problem.readout))
+    assert "readout -1:0.25,1:0.75" in str(problem)
     refused(lambda: Readout.parse("-1:1,-1:3"), "readout")
     refused(lambda: Readout.parse("-1:1:2"), "readout")
     assert Problem(**FINITE | {"inputs": "isotropic"}) == Problem(**FINITE)

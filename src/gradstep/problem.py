@@ -275,6 +275,10 @@ class Readout:
             return "constant"
         return {repr(v): w for v, w in zip(self.values, self.weights, strict=True)}
 
+    def __str__(self) -> str:
+        plain = self.to_plain()
+        return plain if isinstance(plain, str) else ",".join(f"{float(v):g}:{w:g}" for v, w in plain.items())
+
 
 def _spelled(constructor: _Constructor) -> _Constructor:
     """Make a constructor refuse a parameter that it does not have with a guess at the one that is meant."""
@@ -902,7 +906,7 @@ class Problem:
         numbers = ("d", "width", "n_step", "n", "eta", "ridge", "noise")
         parts = [show(name) for name in numbers if name not in omit]
         if self.readout.kind != "gaussian" and "readout" not in omit:
-            parts.append(f"readout {self.readout.to_plain()}")
+            parts.append(f"readout {self.readout}")
         if self.initial_weights != "gaussian":
             parts.append(f"initial weights on the {self.initial_weights}")
         if self.output_scale != "1/N":

@@ -127,6 +127,10 @@ def test_predictions_are_those_of_the_library_to_the_last_digit() -> None:
 def test_a_grid_of_predictions_agrees_with_single_ones() -> None:
     document = run_json("predict", *SMALL, "--ridge", "0.1,10", "--activation", "relu", "--n", "25:35:2")
     assert document["axes"] == {"n": [25, 35], "ridge": [0.1, 10.0]}
+    assert document["units"] == {}
+    multiples = run_json("predict", "--d", "20", "--n", "1d,2d", "--ridge", "1,2d")
+    assert multiples["axes"] == {"n": [1.0, 2.0], "ridge": [1.0, "2d"]}
+    assert multiples["units"] == {"n": "d"}
     assert len(document["predictions"]) == 4
     for found in document["predictions"]:
         expected = predict(small_problem(activation="relu", **found["coordinates"]))

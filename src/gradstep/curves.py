@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.checks import flag, is_integer, one_of
 from gradstep.errors import GradstepError, InvalidInput, optional_module
-from gradstep.grid import Axis, Grid, plain_value
+from gradstep.grid import Axis, Grid
 from gradstep.label_noise import LABEL_NOISE, with_label_noise
 from gradstep.overlay import Overlay
 from gradstep.problem import CONVENTION, Problem, check_field, check_problem, differences
@@ -216,7 +216,7 @@ class Curve(Summarised):
 
     def _place(self, index: int) -> dict[str, Any]:
         values = self.grid.points[index]
-        return {axis.head: plain_value(value) for axis, value in zip(self.axes, values, strict=True)}
+        return {axis.head: axis.plain(value) for axis, value in zip(self.axes, values, strict=True)}
 
     def to_xarray(self) -> Any:
         """Return a labelled dataset: of each quantity ``q`` the variables ``q_theory``, ``q_mean``, ...
@@ -233,7 +233,7 @@ class Curve(Summarised):
         keys = ("theory",) if self.comparison is None else ("theory", "mean", "standard_error", "z")
         variables = {f"{q}_{key}": (names, np.asarray(getattr(self[q], key))) for q in QUANTITIES for key in keys}
         places = {
-            axis.name: (axis.name, list(map(plain_value, axis.values)), {"unit": axis.unit} if axis.unit == "d" else {})
+            axis.name: (axis.name, list(map(axis.plain, axis.values)), {"unit": axis.unit} if axis.unit == "d" else {})
             for axis in self.axes
         }
         return xarray.Dataset(variables, places, {"convention": CONVENTION, "problem": self.shared})

@@ -248,11 +248,11 @@ _Dtype = Annotated[str, typer.Option(help="float64 or float32.", rich_help_panel
 def _print_document(command: str, grid: Grid, **content: Any) -> None:
     """Print the JSON of a command that is about a grid."""
     from gradstep.cli.output import print_document
-    from gradstep.grid import plain_value
     from gradstep.problem import CONVENTION
 
-    axes = {axis.name: list(map(plain_value, axis.values)) for axis in grid.axes}
-    print_document(command, **{"convention": CONVENTION, "axes": axes, **content})
+    axes = {axis.name: list(map(axis.plain, axis.values)) for axis in grid.axes}
+    units = {axis.name: axis.unit for axis in grid.axes if axis.unit == "d"}
+    print_document(command, **{"convention": CONVENTION, "axes": axes, "units": units, **content})
 
 
 def _print_heading(grid: Grid) -> None:

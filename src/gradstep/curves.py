@@ -385,7 +385,7 @@ def curve(
         return with_lines(Curve(grid, compared.predictions, replace(compared, shape=grid.shape)), report)
 
 
-def _check_arguments(function: Callable[..., Problem], over: Mapping[str, Any]) -> None:
+def _check_arguments(function: Callable[..., object], over: Mapping[str, Any]) -> None:
     """Refuse names that a function does not take, or that it lacks."""
     try:
         expected = inspect.signature(function)

@@ -275,7 +275,7 @@ def _label(value: Any, name: str, d: float) -> float | int | str:
     if isinstance(size, Proportional):
         if not math.isfinite(d):
             return f"{size.ratio!r}d"
-        return at_dimension(size, d) if name == "ridge" else extent(name, size, d)
+        return at_dimension(size, d) if name == "ridge" else round(at_dimension(extent(name, size, d), d))
     if value is None and name == "inputs":
         return "isotropic"
     if is_real(value):

@@ -118,7 +118,7 @@ export function nameOf(field) {
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */
 const FORMS = [
   [/eigenvalues of at most d\/8: features bend along directions with more/g, "directions that hold less than an eighth of all variance each"],
-  [/'power_law\(0\.5\)', 'spiked.*/, "power_law(0.5) or spiked([9, 9], d=300)"],
+  [/'isotropic', 'power_law\(0\.5\)', 'spiked.*/, "isotropic, power_law(0.5) or spiked([9, 9], d=300)"],
   [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
   [/\{per_d: ([^}]*)\}/g, "$1"],
   [/'inf' for the proportional limit/g, "the proportional limit"],

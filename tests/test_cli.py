@@ -348,6 +348,31 @@ def test_a_full_disk_leaves_an_older_figure_alone(tmp_path: Path, monkeypatch: p
     assert "No space left" in message(result.stderr)
     assert path.read_text() == "an older figure"
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
+    assert "test error" in result.stdout
+    assert "figure:" not in result.stdout
+
+
+@pytest.mark.parametrize("json_", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [("predict",), ("predict", "--n", "20,30"), ("compare", "--seeds", "2"), ("spectrum", "--seeds", "0"), ("learn",)],
+    ids=" ".join,
+)
+def test_results_are_printed_though_their_figure_cannot_be_written(
+    command: tuple[str, ...], json_: bool, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have taken hours."""
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gradstep.cli.plots.replace_file", full)
+    own = [str(people), "--target", "speed", "--width", "8", "--n", "90"] if command == ("learn",) else SMALL
+    result = run(*command, *own, "--plot", str(people.with_name("figure.png")), *(["--json"] if json_ else []))
+    assert result.exit_code == 2
+    assert "No space left" in result.stderr
+    assert json.loads(result.stdout)["command"] == command[0] if json_ else len(result.stdout.splitlines()) > 4
+    assert "figure:" not in result.stdout
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_sizes_may_be_given_as_floats(value: Any) -> None:
     ("value", "allowed"),
     [
         (1, "an integer >= 2"),
-        (2.5, "an integer >= 2, at most 4e[+]18"),
+        (2.5, "an integer >= 2"),
         (10**19, "an integer >= 2, at most 4e[+]18"),
         (10**400, "an integer >= 2"),
         (math.inf, "an integer >= 2, at most 4e[+]18"),

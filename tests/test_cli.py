@@ -127,6 +127,10 @@ def test_predictions_are_those_of_the_library_to_the_last_digit() -> None:
 def test_a_grid_of_predictions_agrees_with_single_ones() -> None:
     document = run_json("predict", *SMALL, "--ridge", "0.1,10", "--activation", "relu", "--n", "25:35:2")
     assert document["axes"] == {"n": [25, 35], "ridge": [0.1, 10.0]}
+    assert document["units"] == {}
+    multiples = run_json("predict", "--d", "20", "--n", "1d,2d", "--ridge", "1,2d")
+    assert multiples["axes"] == {"n": [1.0, 2.0], "ridge": [1.0, "2d"]}
+    assert multiples["units"] == {"n": "d"}
     assert len(document["predictions"]) == 4
     for found in document["predictions"]:
         expected = predict(small_problem(activation="relu", **found["coordinates"]))
@@ -344,6 +348,31 @@ def test_a_full_disk_leaves_an_older_figure_alone(tmp_path: Path, monkeypatch: p
     assert "No space left" in message(result.stderr)
     assert path.read_text() == "an older figure"
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
+    assert "test error" in result.stdout
+    assert "figure:" not in result.stdout
+
+
+@pytest.mark.parametrize("json_", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [("predict",), ("predict", "--n", "20,30"), ("compare", "--seeds", "2"), ("spectrum", "--seeds", "0"), ("learn",)],
+    ids=" ".join,
+)
+def test_results_are_printed_though_their_figure_cannot_be_written(
+    command: tuple[str, ...], json_: bool, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have taken hours."""
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gradstep.cli.plots.replace_file", full)
+    own = [str(people), "--target", "speed", "--width", "8", "--n", "90"] if command == ("learn",) else SMALL
+    result = run(*command, *own, "--plot", str(people.with_name("figure.png")), *(["--json"] if json_ else []))
+    assert result.exit_code == 2
+    assert "No space left" in result.stderr
+    assert json.loads(result.stdout)["command"] == command[0] if json_ else len(result.stdout.splitlines()) > 4
+    assert "figure:" not in result.stdout
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -1045,6 +1074,24 @@ def test_a_caveat_of_several_models_is_told_once(people: Path) -> None:
     assert "speed from 1 input, 180 rows, 8 neurons" in said
     assert said.count("have the same features as an earlier row") == 1
     assert "one step, random features, plain ridge: 90 of the 180 rows have the same features" in said
+
+
+def test_inputs_that_may_have_been_meant_otherwise_are_told(people: Path) -> None:
+    """All of them are taken, but text that hardly repeats is one rare category, and a number of the row is no input."""
+    table = pd.read_csv(people)[["height", "speed", "rent", "town"]]
+    table["name"] = [f"person {k}" for k in range(90)]
+    table["size"] = [*map(str, range(88)), "n/a?", "none"]
+    table.to_csv(people)
+    result = run("learn", str(people), "--target", "speed", "--width", "8", "--n", "90")
+    said = " ".join(result.stdout.split())
+    assert "'Unnamed: 0' has no name in the table: if it numbers the rows, add --drop 'Unnamed: 0'." in said
+    assert "'rent' is text that hardly repeats (numbers written as text): 90 of 90 rows are one rare category." in said
+    assert "'name' is text that hardly repeats (such as 'person 0'): 90 of 90 rows" in said
+    assert "'size' is text that hardly repeats (numbers, but for 2 rows such as 'n/a?'): 90 of 90 rows" in said
+    assert "'town'" not in said
+    assert "'height'" not in said
+    document = run_json("learn", str(people), "--target", "speed", "--width", "8", "--n", "90")
+    assert [note.split("'")[1] for note in document["notes"]] == ["Unnamed: 0", "rent", "name", "size"]
 
 
 def test_text_is_taken_for_classes(people: Path) -> None:

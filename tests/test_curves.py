@@ -184,6 +184,25 @@ def test_problems_are_curves_with_labels():
     assert named["test_error"].theory[1, 1] == pytest.approx(gs.predict(PROBLEM.replace(ridge=2, n=40)).test_error)
 
 
+def test_a_multiple_of_the_dimension_beside_a_number_is_no_number():
+    """As a number it would stand for two samples beside thirty."""
+    found = gs.curve(PROBLEM, over={"n": [30, "2d"], "ridge": "1d,2d"})
+    assert found.to_xarray()["n"].values.tolist() == ["30", "2d"]
+    assert found.to_xarray()["ridge"].values.tolist() == [1.0, 2.0]
+    assert found.to_xarray()["ridge"].attrs == {"unit": "d"}
+    assert set(found.to_frame()["n"]) == {30, "2d"}
+    assert found.grid.coordinates(2) == {"n": "2d", "ridge": 1.0}
+
+
+def test_values_that_are_no_numbers_are_written_as_they_may_be_given():
+    found = gs.curve(
+        PROBLEM, over={"inputs": [None, "power_law(0.3, classes=4)"], "readout": ["gaussian", {-1: 1, "2": 3}]}
+    )
+    assert found.grid.cells[1] == ("isotropic", "-1:0.25,2:0.75")
+    again = gs.curve(PROBLEM, over={"inputs": ["isotropic"], "readout": ["-1:0.25,2:0.75"]})
+    assert again["test_error"].theory.item() == found["test_error"].theory[0, 1]
+
+
 def test_a_field_that_is_no_field_is_named():
     with pytest.raises(
         InvalidInput, match=r"nosie: not a known name \(did you mean noise\?\); allowed: one of the fields"
@@ -236,6 +255,18 @@ def test_a_function_makes_problems_of_what_varies_together():
     assert two["test_error"].theory[:, 0] == pytest.approx(found["test_error"].theory)
     with pytest.raises(InvalidInput, match="problem"):
         gs.curve(lambda n: n, over={"n": [20, 40]})
+    for over in ({"width": [20, 40]}, {"n": [20, 40], "eta": [0, 1]}):
+        with pytest.raises(InvalidInput, match=r"^over: got .*; allowed: the arguments of the function: n \("):
+            gs.curve(lambda n: PROBLEM.replace(n=n), over=over)
+
+
+def test_in_the_limit_degrees_of_freedom_are_said_to_be_per_dimension():
+    limit = gs.Problem(activation="tanh", teacher="sin", d="inf", width="1.5d", n_step="4d", n="3d", eta=1, ridge="1d")
+    line = "degrees of freedom are divided by d where it is infinite"
+    assert line in gs.curve(limit, over={"d": [40, "inf"]}).notes()
+    assert line in str(gs.predict(limit))
+    assert not [note for note in gs.curve(limit, over={"d": [40, 60]}).notes() if "divided" in note]
+    assert "divided" not in str(gs.predict(limit.at_dimension(40)))
 
 
 def test_tables_and_datasets_hold_every_number(measured):

@@ -52,3 +52,5 @@ def test_a_misspelt_word_has_a_guess() -> None:
     # The words of a description and of its examples are no choices.
     assert gs.InvalidInput("settings", "nofile", "a readable TOML file (No such file or directory)").guess == ""
     assert gs.InvalidInput("eta", "nan*N^0.5", "a number, or with a power of N: 0,1,2*N^0.5 or sqrt(N)").guess == ""
+    assert gs.InvalidInput("eta", "d^0.5", "a coefficient times a power of N: 'N^0.25', '2*sqrt(N)'").guess == ""
+    assert gs.InvalidInput("inputs", "powerlaw(0.5)", "'power_law(0.5)', or a mapping").guess == "power_law(0.5)"

@@ -103,6 +103,15 @@ def test_power_law_without_d_has_the_means_of_its_density() -> None:
     assert gs.Inputs.power_law(0).is_isotropic
 
 
+def test_directions_may_be_a_whole_float_as_sizes_may() -> None:
+    assert gs.Inputs.spiked([9], d=1e2) == gs.Inputs.spiked([9], d=100)
+    assert str(gs.Inputs.power_law(1, d=np.float64(100))) == str(gs.Inputs.power_law(1, d=100))
+    with pytest.raises(gs.InvalidInput, match=r"^d: got 10.5; allowed: an integer from 2 to 1000000"):
+        gs.Inputs.spiked([9], d=10.5)  # type: ignore[arg-type]
+    with pytest.raises(gs.InvalidInput, match=r"^exponent: got 1.0; allowed: a number < 1; .* such as d=300"):
+        gs.Inputs.power_law(1)
+
+
 def test_spikes_are_single_directions() -> None:
     law = gs.Inputs.spiked([9, 4], d=100, teacher=[0.5, 0.2])
     assert law.counts(100) == (1, 1, 98)

@@ -182,6 +182,16 @@ def test_readout_is_a_law(value: object) -> None:
     refused(lambda: Problem(**FINITE | {"readout": value}), "readout")
 
 
+def test_text_says_what_a_mapping_and_nothing_say() -> None:
+    """As on the command line, whose values mean the same in Python."""
+    problem = Problem(**FINITE | {"readout": "-1:1,1:3"})
+    assert problem.readout == Readout.parse({-1: 0.25, 1: 0.75}) == Readout.parse(str(problem.readout))
+    assert "readout -1:0.25,1:0.75" in str(problem)
+    refused(lambda: Readout.parse("-1:1,-1:3"), "readout")
+    refused(lambda: Readout.parse("-1:1:2"), "readout")
+    assert Problem(**FINITE | {"inputs": "isotropic"}) == Problem(**FINITE)
+
+
 @pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf, "1", None, True])
 def test_readout_weights_are_positive(weight: object) -> None:
     refused(lambda: Readout.parse({1.0: weight}), "readout weight")

@@ -52,6 +52,16 @@ def test_ratios(given: dict[str, Any]) -> None:
         assert found.ratio(name) == RATIOS[name]
 
 
+def test_a_size_that_is_no_integer_may_have_been_meant_as_a_multiple() -> None:
+    allowed = "an integer >= 1, or a multiple of d such as '1.5d'"
+    for value in (0.5, 1.5):
+        with pytest.raises(gs.InvalidInput) as caught:
+            problem(**FINITE | {"n": value})
+        assert str(caught.value) == f"n: got {value}; allowed: {allowed}"
+    with pytest.raises(gs.InvalidInput, match=r"or a multiple of d such as '1.5d', at most 4e\+18$"):
+        problem(**FINITE | {"n": 1e19})
+
+
 def test_a_ratio_that_there_is_not() -> None:
     with pytest.raises(gs.InvalidInput, match=r"name: got 'd'; allowed: 'width', 'n_step', 'n' or 'ridge'"):
         problem(**FINITE).ratio("d")  # type: ignore[arg-type]

@@ -82,12 +82,15 @@ def integer(field: str, value: object, low: int, high: int | None = None, *, all
     return int(value)
 
 
-def size(field: str, value: object, minimum: int = 1) -> int:
-    """Return a whole number, which may be given as a float, that fits in 64 bits."""
-    allowed = f"an integer >= {minimum}"
+def size(field: str, value: object, minimum: int = 1, *, also: str = "") -> int:
+    """Return a whole number, which may be given as a float, that fits in 64 bits.
+
+    `also` is for the message: what else is allowed, in words.
+    """
+    allowed = f"an integer >= {minimum}{also}"
     number = real(field, value, allowed)
     if not number.is_integer() or not minimum <= number <= _LARGEST_SIZE:
-        raise InvalidInput(field, value, f"{allowed}, at most {_LARGEST_SIZE:g}" if number > minimum else allowed)
+        raise InvalidInput(field, value, f"{allowed}, at most {_LARGEST_SIZE:g}" if number > _LARGEST_SIZE else allowed)
     return int(cast(Any, value))
 
 

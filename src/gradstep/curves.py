@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.checks import flag, is_integer, one_of
 from gradstep.errors import GradstepError, InvalidInput, optional_module
-from gradstep.grid import Axis, Grid, plain_value
+from gradstep.grid import Axis, Grid
 from gradstep.label_noise import LABEL_NOISE, with_label_noise
 from gradstep.overlay import Overlay
 from gradstep.problem import CONVENTION, Problem, check_field, check_problem, differences
@@ -24,6 +25,7 @@ from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, in_words, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
+from gradstep.theory.prediction import limit_lines
 from gradstep.theory.references import reference_lines
 
 if TYPE_CHECKING:
@@ -214,7 +216,7 @@ class Curve(Summarised):
 
     def _place(self, index: int) -> dict[str, Any]:
         values = self.grid.points[index]
-        return {axis.head: plain_value(value) for axis, value in zip(self.axes, values, strict=True)}
+        return {axis.head: axis.plain(value) for axis, value in zip(self.axes, values, strict=True)}
 
     def to_xarray(self) -> Any:
         """Return a labelled dataset: of each quantity ``q`` the variables ``q_theory``, ``q_mean``, ...
@@ -231,7 +233,7 @@ class Curve(Summarised):
         keys = ("theory",) if self.comparison is None else ("theory", "mean", "standard_error", "z")
         variables = {f"{q}_{key}": (names, np.asarray(getattr(self[q], key))) for q in QUANTITIES for key in keys}
         places = {
-            axis.name: (axis.name, list(map(plain_value, axis.values)), {"unit": axis.unit} if axis.unit == "d" else {})
+            axis.name: (axis.name, list(map(axis.plain, axis.values)), {"unit": axis.unit} if axis.unit == "d" else {})
             for axis in self.axes
         }
         return xarray.Dataset(variables, places, {"convention": CONVENTION, "problem": self.shared})
@@ -273,7 +275,7 @@ class Curve(Summarised):
             return lines + self.comparison.notes(self.grid.places())
         failures = [each for each in self.predictions if isinstance(each, GradstepError)]
         lines += [f"no prediction at {len(failures)}, the first: {failure}" for failure in failures[:1]]
-        return [*lines, *reference_lines(known), *caveat_lines(known)]
+        return [*lines, *limit_lines(known), *reference_lines(known), *caveat_lines(known)]
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
@@ -362,6 +364,8 @@ def curve(
     flag("progress", progress)
     if not isinstance(over, Mapping) or not over:
         raise InvalidInput("over", over, "a mapping of a field to its values, such as {'n': '0.5d:4d:12'}")
+    for each in filter(callable, problems.values()):
+        _check_arguments(each, over)
     if not any(map(callable, problems.values())):
         for name, given in over.items():
             check_field(name, given)
@@ -379,6 +383,19 @@ def curve(
         )
     with _bar(progress, "problems predicted") as report:
         return with_lines(Curve(grid, compared.predictions, replace(compared, shape=grid.shape)), report)
+
+
+def _check_arguments(function: Callable[..., object], over: Mapping[str, Any]) -> None:
+    """Refuse names that a function does not take, or that it lacks."""
+    try:
+        expected = inspect.signature(function)
+    except (TypeError, ValueError):  # one that does not say
+        return
+    try:
+        expected.bind(**over)
+    except TypeError as error:
+        names = ", ".join(map(str, expected.parameters.values())) or "none"
+        raise InvalidInput("over", list(over), f"the arguments of the function: {names} ({error})") from None
 
 
 def with_lines(found: Curve, report: Report | None = None) -> Curve:

@@ -71,7 +71,8 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         pieces = re.split(r",|;|\bor\b|\band\b", re.sub(r"\([^)]* [^)]*\)", "", self.allowed))
         words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()] if len(pieces) > 1 else []
         words = [word for word in words if word.replace("-", "_").isidentifier()]  # an example such as 2*N^0.5 is none
-        words += re.findall("'([^']+)'", self.allowed)  # choices of several words
+        # Choices of several words; a power of N among examples is none.
+        words += [word for word in re.findall("'([^']+)'", self.allowed) if not re.search(r"[*^]|sqrt", word)]
         # A word that is there already was meant: "max" in "max(x)". A comma inside brackets cuts a choice in two.
         present = {given, *re.findall(r"\w+", given)}
         known = [word for word in words if word not in present and word.count("(") == word.count(")")]

@@ -176,6 +176,14 @@ class Axis:
             return f"{symbol} = {_symbols(value)}"
         return in_words(self.said(value))
 
+    def plain(self, value: Any) -> Any:
+        """Return one value as a number or as text: of a multiple of d the ratio, if all values are multiples."""
+        if isinstance(value, Proportional) and self.unit == "d":
+            return value.ratio
+        if isinstance(value, Step) and not value.exponent:
+            return value.coefficient
+        return value if is_real(value) else _written(value)
+
     def said(self, value: Any) -> str:
         """Return one value with the name of the parameter, in plain text."""
         return _written(value) if isinstance(value, str | ScalarFunction) else f"{self.name} {_written(value)}"
@@ -243,8 +251,8 @@ class Grid:
         return [dict(zip(self.heads, cells, strict=True)) for cells in self.cells]
 
     def coordinates(self, index: int) -> dict[str, Any]:
-        """Return the value of every axis at a problem as plain numbers and text: of a multiple of d, the ratio."""
-        return {axis.name: plain_value(value) for axis, value in zip(self.axes, self.points[index], strict=True)}
+        """Return the value of every axis at a problem as a plain number or text, see `Axis.plain`."""
+        return {axis.name: axis.plain(value) for axis, value in zip(self.axes, self.points[index], strict=True)}
 
     def dense(self, counts: Mapping[str, int | None]) -> Grid:
         """Return the grid with many more values along some of its axes."""
@@ -252,15 +260,6 @@ class Grid:
         d = dimensions.pop() if len(dimensions) == 1 else math.inf
         axes = (axis.dense(counts[axis.name], d) if axis.name in counts else axis for axis in self.axes)
         return Grid(tuple(axes), self.make)
-
-
-def plain_value(value: Any) -> Any:
-    """Return a value of a parameter as a number or as text."""
-    if isinstance(value, Proportional):
-        return value.ratio
-    if isinstance(value, Step) and not value.exponent:
-        return value.coefficient
-    return value if is_real(value) else _written(value)
 
 
 def _symbols(value: Any, exponent: str = "") -> str:
@@ -279,6 +278,10 @@ def _written(value: Any) -> str:
     """Return a value of a parameter as it may be given in text."""
     if isinstance(value, Proportional):
         return f"{value.ratio:.6g}d"
-    if isinstance(value, Readout | ScalarFunction):
-        return value.name if isinstance(value, ScalarFunction) else str(value.to_plain())
+    if value is None:  # the inputs alone may be nothing
+        return "isotropic"
+    if isinstance(value, ScalarFunction):
+        return value.name
+    if isinstance(value, Mapping):  # a readout
+        return str(Readout.parse(value))
     return number(value) if is_real(value) else str(value)

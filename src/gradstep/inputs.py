@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from gradstep.checks import bounded, integer, is_infinite, real
+from gradstep.checks import bounded, integer, is_infinite, plain_number, real
 from gradstep.errors import InvalidInput
 from gradstep.sizes import apportioned
 
@@ -35,7 +35,8 @@ _CLASSES, _STEEPEST = 30, 20
 #: Most directions of which a law is made one by one.
 _MOST_DIRECTIONS = 1_000_000
 _WRITTEN = (
-    "'power_law(0.5)', 'spiked([9, 9], d=300)', or a mapping with the lists eigenvalues and, if wanted, share, teacher"
+    "'isotropic', 'power_law(0.5)', 'spiked([9, 9], d=300)', or a mapping with the lists eigenvalues and, if wanted, "
+    "share, teacher"
 )
 
 
@@ -142,12 +143,14 @@ class Inputs:
         if is_infinite(d):
             for name, power in zip(("exponent", "teacher_exponent"), powers, strict=True):
                 if power >= 1:
-                    raise InvalidInput(name, power, "a number < 1, or the number of directions d")
+                    raise InvalidInput(
+                        name, power, "a number < 1; from 1 on the number of directions too, such as d=300"
+                    )
             edges = list(pairwise(k / classes for k in range(classes + 1)))
             sums = [[high ** (1 - power) - low ** (1 - power) for low, high in edges] for power in powers]
             sizes = [1] * classes
         else:
-            count = integer("d", d, 2, _MOST_DIRECTIONS)
+            count = _directions(d, 2)
             ranks = [range(low + 1, high + 1) for low, high in pairwise(rank_bounds(count, classes))]
             sums = [[math.fsum(j**-power for j in members) for members in ranks] for power in powers]
             sizes = [len(members) for members in ranks]
@@ -178,7 +181,7 @@ class Inputs:
             real("strengths", each, "numbers > -1", lambda value: -1 < value < math.inf)
             for each in _listed("strengths", strengths)
         ]
-        count = integer("d", d, len(spikes) + 1, _MOST_DIRECTIONS)
+        count = _directions(d, len(spikes) + 1)
         rest, signal = count - len(spikes), None
         if teacher is not None:
             signal = _numbers("teacher", teacher, len(spikes))
@@ -370,6 +373,12 @@ def _numbers(name: str, given: object, length: int | None = None, *, positive: b
     if not values or (length is not None and len(values) != length):
         raise InvalidInput(name, given, "at least one number" if length is None else f"{length} numbers")
     return values
+
+
+def _directions(d: object, low: int) -> int:
+    """Return a number of directions: whole, but maybe a float such as 1e3, as the sizes of a problem may be."""
+    value = plain_number(d)
+    return integer("d", int(value) if isinstance(value, float) and value.is_integer() else d, low, _MOST_DIRECTIONS)
 
 
 def _listed(name: str, given: object) -> list[object]:

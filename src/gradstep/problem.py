@@ -156,6 +156,24 @@ class Step:
         return float(self.coefficient * width**self.exponent)
 
 
+def readout_weights(text: str) -> dict[float, float]:
+    """Return the weight of each value of a readout that is written as ``"-1:0.5,1:0.5"``.
+
+    Raises `InvalidInput` on anything else, and if a value is there twice.
+    """
+    law: dict[float, float] = {}
+    for pair in text.split(","):
+        try:
+            value, weight = map(float, pair.split(":"))
+        except ValueError:
+            allowed = "gaussian, constant, or VALUE:WEIGHT pairs such as -1:0.5,1:0.5"
+            raise InvalidInput("readout", text, allowed) from None
+        if value in law:
+            raise InvalidInput("readout", text, "every value once")
+        law[value] = weight
+    return law
+
+
 @dataclass(frozen=True)
 class Readout:
     """Law of the readout weights ``a_i`` at initialisation.
@@ -209,8 +227,8 @@ class Readout:
         Parameters
         ----------
         value : str, mapping or Readout
-            ``"gaussian"``, ``"constant"`` (all weights one), or ``{value: weight}``; values may be text, as the keys of
-            a settings file are.
+            ``"gaussian"``, ``"constant"`` (all weights one), ``{value: weight}``, or the same as text,
+            ``"-1:0.5,1:0.5"``. The values of a mapping may be text, as the keys of a settings file are.
 
         Returns
         -------
@@ -227,13 +245,15 @@ class Readout:
             return cls("gaussian")
         if isinstance(value, str) and value == "constant":
             return cls("vocabulary", (1.0,), (1.0,))
+        if isinstance(value, str) and ":" in value:
+            value = readout_weights(value)
         if isinstance(value, Mapping):
             try:  # a settings file has text for keys
                 values = tuple(float(v) if isinstance(v, str) else v for v in value)
             except ValueError:
                 raise InvalidInput("readout", value, "numeric values as keys, for instance {-1: 0.5, 1: 0.5}") from None
             return cls("vocabulary", values, tuple(value.values()))
-        raise InvalidInput("readout", value, "'gaussian', 'constant' or a mapping {value: weight}")
+        raise InvalidInput("readout", value, "'gaussian', 'constant', a mapping {value: weight} or '-1:0.5,1:0.5'")
 
     @property
     def mean(self) -> float:
@@ -254,6 +274,10 @@ class Readout:
         if self.values == (1.0,):
             return "constant"
         return {repr(v): w for v, w in zip(self.values, self.weights, strict=True)}
+
+    def __str__(self) -> str:
+        plain = self.to_plain()
+        return plain if isinstance(plain, str) else ",".join(f"{float(v):g}:{w:g}" for v, w in plain.items())
 
 
 def _spelled(constructor: _Constructor) -> _Constructor:
@@ -302,7 +326,7 @@ class Problem:
         initial output small; with ``"1/sqrt(N)"`` it is of order one and is part of the residual.
     inputs : Inputs, str or mapping, optional
         Spectrum of the inputs' covariance and of the teacher in it, in any form that `Inputs.parse` reads. None is
-        isotropic inputs, and so are inputs of which all eigenvalues are equal.
+        isotropic inputs, and so are ``"isotropic"`` and inputs of which all eigenvalues are equal.
     damping : float, optional
         ``delta > 0`` of a step in the metric of the inputs, whose rows of the gradient are multiplied by
         ``(1 + delta) (X^T X / n_step + delta)^-1``. At most 1e30; infinity, the default, is the plain gradient.
@@ -882,7 +906,7 @@ class Problem:
         numbers = ("d", "width", "n_step", "n", "eta", "ridge", "noise")
         parts = [show(name) for name in numbers if name not in omit]
         if self.readout.kind != "gaussian" and "readout" not in omit:
-            parts.append(f"readout {self.readout.to_plain()}")
+            parts.append(f"readout {self.readout}")
         if self.initial_weights != "gaussian":
             parts.append(f"initial weights on the {self.initial_weights}")
         if self.output_scale != "1/N":
@@ -1045,7 +1069,8 @@ def _centred(link: ScalarFunction) -> ScalarFunction:
 
 def _inputs(value: object, d: float) -> Inputs | None:
     """Return the law of the inputs, None where it is isotropic; every class that needs a direction must get one."""
-    law = None if value is None else Inputs.parse(value)
+    isotropic = value is None or (isinstance(value, str) and value.strip() == "isotropic")
+    law = None if isotropic else Inputs.parse(value)
     if law is not None and type(law) is not Inputs:  # an estimate, of which a problem has no errors
         law = Inputs(law.eigenvalues, law.share, law.teacher)
     if law is None or law.is_isotropic:

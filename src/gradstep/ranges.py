@@ -11,7 +11,7 @@ from gradstep.checks import LARGEST_NUMBER, plain_number, read_number
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import MultivariateFunction
 from gradstep.inputs import Inputs
-from gradstep.problem import Step, named_function
+from gradstep.problem import Step, named_function, readout_weights
 from gradstep.sizes import Proportional, read_size
 
 __all__ = ["MOST_VALUES", "parse_seeds", "values_of"]
@@ -39,7 +39,6 @@ _TEXT = frozenset(
         "residual",
     }
 )
-_READOUT = "gaussian, constant, or VALUE:WEIGHT pairs such as -1:0.5,1:0.5"
 _NUMBERS = "a number, a list 1,2,5 or a range first:last:count or first:last:logcount (for instance 1e-4:1e2:log7)"
 _SIZES = f"{_NUMBERS}; each may be a positive multiple of d: 1.5d,2d or 1d:4d:7"
 _POWERS = (
@@ -94,7 +93,7 @@ def _each(name: str, value: object) -> list[Any]:
 def _written(name: str, text: str) -> list[Any]:
     """Return the values that a text says."""
     if name == "readout" and ":" in text:
-        return [_readout(text)]
+        return [readout_weights(text)]
     if text in ("true", "false"):
         return [text == "true"]
     pieces = [piece.strip() for piece in _split(text)]
@@ -178,19 +177,6 @@ def _spaced(field: str, text: str, first: float, last: float, count_text: str) -
     else:
         inner = [first + (last - first) * part for part in parts]
     return [first, *inner, last]
-
-
-def _readout(text: str) -> dict[float, float]:
-    law: dict[float, float] = {}
-    for pair in text.split(","):
-        try:
-            value, weight = map(float, pair.split(":"))
-        except ValueError:
-            raise InvalidInput("readout", text, _READOUT) from None
-        if value in law:
-            raise InvalidInput("readout", text, "every value once")
-        law[value] = weight
-    return law
 
 
 def parse_seeds(text: str, least: int = 1) -> int | tuple[int, ...]:

@@ -111,7 +111,7 @@ def extent(name: str, value: object, d: float) -> int | Proportional:
         return value if is_infinite(d) else size(name, max(1, round(value.ratio * d)))
     if is_infinite(d):
         raise InvalidInput(name, value, "a multiple of d such as '1.5d' or Proportional(1.5): d is infinite")
-    return size(name, value)
+    return size(name, value, also=", or a multiple of d such as '1.5d'")
 
 
 def apportioned(shares: Sequence[float], total: int) -> list[int]:

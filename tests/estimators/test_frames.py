@@ -99,6 +99,29 @@ def test_text_in_a_column_of_numbers_is_refused_by_its_name(categories):
             model.predict(X.assign(height=column))
 
 
+def test_numbers_in_a_column_of_words_are_refused_by_its_name(frame):
+    """All of them would be unknown, and the column would count for nothing, without a word."""
+    table, y = frame
+    model = gs.OneStepRegressor(8, random_state=0).fit(table, y)
+    for column in (np.ones(240), np.arange(240), np.arange(240) > 9):
+        with pytest.raises(ValueError, match="'colour' of X holds numbers, but held text or categories such as 'blue'"):
+            model.predict(table.assign(colour=column))
+    # What is missing, words that are new, and numbers where the categories were numbers are as ever.
+    model.predict(table.assign(colour=np.nan))
+    model.predict(table.assign(colour="violet"))
+    model.predict(table.assign(kind=[1.0, 7.0] * 120))
+    model.predict(table.assign(kind=9))
+
+
+def test_columns_without_names_of_text_have_one_name(frame):
+    """The names of a frame whose columns are numbers, in directions and in columns alike."""
+    table, y = frame
+    table.columns = [10, 20, 30, 40, 50]
+    learned = gs.OneStepRegressor(8, random_state=0).fit(table, y).learned_
+    assert learned.columns == ("10", "20", "30", "40", "50")
+    assert learned.names[:3] == ("10", "30", "20_blue")
+
+
 def test_names_that_are_text_in_part_are_refused():
     """Numbers beside text say nothing of which column is which; the error shows the names and the way out."""
     X = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 3)), columns=[0, 1, "a"])

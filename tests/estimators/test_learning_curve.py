@@ -229,6 +229,18 @@ def test_accuracy_is_that_of_refits_without_each_row(classes):
     assert "accuracy" in str(curve)
 
 
+def test_a_sentence_on_more_rows_names_the_numbers_that_it_compares(stepped):
+    X, y, model, _ = stepped
+    text = model.learning_curve(X, y, n=[100, 300], ridge=1.0).more_rows()
+    assert text.startswith("with 300 rows: R^2 ")
+    assert " with 100; the change is " in text
+
+
+def test_a_gain_is_over_another_curve(stepped):
+    with pytest.raises(gs.InvalidInput, match="over: got 3; allowed: the curve of another model"):
+        stepped[3].gain(over=3)
+
+
 def test_text_table_and_figure(stepped):
     curve = stepped[3]
     text = curve.more_rows()

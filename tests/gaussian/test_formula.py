@@ -156,6 +156,9 @@ def test_nested_choices_do_not_grow_without_end(pattern):
         ("log(x)", "the argument is not positive at x = 0"),
         ("1/(x-0.3)", "division by zero at x = 0.3"),
         ("", "empty"),
+        ("tanh(2x)", "not a formula (a product needs its sign: 2*x)"),
+        ("1 + 0.5(x + 1)^2", "only named functions can be called"),
+        ("x**2 + 3x^2", "not a formula (a product needs its sign: 3*x)"),
     ],
 )
 def test_refusal_says_what_is_wrong(source, reason):

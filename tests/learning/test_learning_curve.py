@@ -99,6 +99,8 @@ def test_a_row_without_weight_is_not_seen(rows):
         ({"features": np.ones(10)}, "features: got 'shape"),
         ({"features": np.ones((3, 2)), "targets": np.ones(3)}, "at least 4 rows"),
         ({"features": np.full((10, 2), np.nan)}, "features: got 'nan, infinity or too large"),
+        ({"features": np.full((10, 2), 1 + 1j)}, "features: got 'complex numbers'; allowed: real numbers"),
+        ({"targets": np.full(10, 1j)}, "targets: got 'complex numbers'"),
         ({"features": np.full((10, 2), 1e200)}, "features: got 'nan, infinity or too large"),
         ({"features": np.zeros((10, 2))}, "features: got 'zeros only, or nearly so'"),
         ({"features": pd.DataFrame({"a": range(10), "colour": ["red"] * 10})}, "columns without numbers: colour"),

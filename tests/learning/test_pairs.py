@@ -66,6 +66,20 @@ def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):
     assert (found.training_error > 0).all()
 
 
+@pytest.mark.parametrize(("size", "seed"), [(0.7, 2), (2.5, 1)])
+def test_standard_errors_are_right_where_rows_have_features_of_their_own(size, seed):
+    """With n = M those of the diagonal are too large by the inverse square of what the leverage leaves."""
+    random = np.random.default_rng(seed)
+    common = np.tanh(random.standard_normal((150, 30)) @ random.standard_normal((30, 40)) / 30**0.5)
+    own = np.zeros((150, 4))
+    own[range(4), range(4)] = size
+    targets = np.tanh(2 * common[:, 0]) + 0.3 * random.standard_normal(150)
+    options = {"n": [15, 30, 52, 75, 105, 150], "ridge": np.geomspace(0.03, 15.0, 5)}
+    found = gs.learning_curve(np.hstack([common, own]), targets, **options)
+    exact = gs.learning_curve(np.hstack([common, own]), targets, **options, interpolate=False)
+    np.testing.assert_allclose(found.test_standard_error, exact.test_standard_error, rtol=0.15)
+
+
 @pytest.mark.parametrize("kind", ["one row's own column", "sparse columns", "heavy tails"])
 def test_rows_with_the_largest_weight_are_solved_with_all_digits(kind):
     """More samples than rows: the row's own terms hide those of the others, and may make an error negative."""

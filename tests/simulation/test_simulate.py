@@ -211,6 +211,11 @@ def test_invariants(
     assert np.all((freedom >= 0) & (freedom <= min(n, width)))
 
 
+def test_progress_is_a_function() -> None:
+    with pytest.raises(InvalidInput, match=r"^progress: got True; allowed: a function of two numbers"):
+        simulate(small(), 2, progress=True)  # type: ignore[arg-type]
+
+
 def test_progress_counts_up_to_the_announced_total() -> None:
     calls: list[tuple[int, int]] = []
     simulate(small(), 2, test_samples=10, progress=lambda done, total: calls.append((done, total)))

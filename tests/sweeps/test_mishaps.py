@@ -317,6 +317,7 @@ HEAD = (
         ('zipped = ["n"]\n' + HEAD, "zipped"),
         ("zipped = [1]\n" + HEAD, "zipped"),
         (HEAD + "[[zipped]]\n", "zipped"),
+        (HEAD + "[zipped]\nn = [20, 30]\nwidth = [20, 30]\n", "settings"),
         (HEAD + "[[zipped]]\nn = 5\nwidth = [1]\n", "n"),
         (HEAD + "[[zipped]]\nn = [20, 30]\nwidth = [1]\n", "zipped"),
         (HEAD + "[over]\nn = [2026-11-21]\n", "n"),

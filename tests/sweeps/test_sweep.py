@@ -155,13 +155,31 @@ def test_names_and_steps_are_labels():
     assert list(dataset.eta.values) == ["1.0*N**0.5", "2.0"]
 
 
+def test_multiples_of_the_dimension_are_sizes_where_it_is_one():
+    """With an axis of dimensions, and where two of them round to one size, they are text."""
+    d = PROBLEM.d
+    dataset = gs.sweep(PROBLEM, {"n": "1d:2d:3", "ridge": "d/64,2"}, seeds=0, workers=1)
+    assert dataset.n.values.tolist() == [d, 1.5 * d, 2 * d]
+    assert dataset.n.dtype.kind == "i"
+    assert dataset.ridge.values.tolist() == [d / 64, 2]
+    expected = gs.predict(PROBLEM.replace(n="1.5d", ridge=2)).test_error
+    assert dataset.test_error_theory.sel(n=24, ridge=2).item() == pytest.approx(expected, rel=1e-9)
+    assert gs.sweep(PROBLEM, {"n": ["1d", 40, "d/2"]}, seeds=0, workers=1).n.values.tolist() == [d, 40, d // 2]
+    text = gs.sweep(PROBLEM, {"n": "1d,2d", "d": [d, 2 * d]}, seeds=0, workers=1)
+    assert text.n.values.tolist() == ["1.0d", "2.0d"]
+    same = gs.sweep(PROBLEM, {"n": "1d,1.01d"}, seeds=0, workers=1)
+    assert same.n.values.tolist() == ["1.0d", "1.01d"]
+    assert gs.sweep(PROBLEM, {"inputs": [None, "power_law(0.5, d=10)"]}, seeds=0, workers=1).inputs[0] == "isotropic"
+
+
 def test_a_theory_that_fails_does_not_end_the_sweep(tmp_path):
     # No theory where the initial output grows with the width: its simulations are there all the same.
     problem = PROBLEM.replace(output_scale="1/sqrt(N)", activation="relu")
     design = design_of(problem, {"readout": ["gaussian", "constant"]}, seeds=2)
     state = run(design, tmp_path, workers=1)
     assert state.failed == 1
-    assert "InvalidInput" in state.first_failure
+    assert state.first_failure.startswith("InvalidInput: output_scale: got ")
+    assert state.first_failure.endswith("readout constant, output scale 1/sqrt(N))")
     dataset = collect(tmp_path)
     assert np.isfinite(dataset.test_error.values).all()
     assert np.isnan(dataset.test_error_theory.values).tolist() == [False, True]

@@ -248,11 +248,11 @@ _Dtype = Annotated[str, typer.Option(help="float64 or float32.", rich_help_panel
 def _print_document(command: str, grid: Grid, **content: Any) -> None:
     """Print the JSON of a command that is about a grid."""
     from gradstep.cli.output import print_document
-    from gradstep.grid import plain_value
     from gradstep.problem import CONVENTION
 
-    axes = {axis.name: list(map(plain_value, axis.values)) for axis in grid.axes}
-    print_document(command, **{"convention": CONVENTION, "axes": axes, **content})
+    axes = {axis.name: list(map(axis.plain, axis.values)) for axis in grid.axes}
+    units = {axis.name: axis.unit for axis in grid.axes if axis.unit == "d"}
+    print_document(command, **{"convention": CONVENTION, "axes": axes, "units": units, **content})
 
 
 def _print_heading(grid: Grid) -> None:
@@ -290,8 +290,9 @@ def predict(
     predictions = predict_grid(grid)
     curve = Curve(grid, tuple(predictions))
     spreads = spread_grid(grid) if spread else []
+    failure = None
     if plot is not None:
-        plots.save(lines_of(curve).plot() if grid.axes else predictions[0].plot(), plot)
+        failure = plots.attempt(lines_of(curve).plot() if grid.axes else predictions[0].plot(), plot)
     if json_:
         results = [
             {"coordinates": grid.coordinates(index), **prediction.to_dict()}
@@ -300,6 +301,7 @@ def predict(
         for result, found in zip(results, spreads, strict=False):
             result["spread"] = found.to_dict()
         _print_document("predict", grid, predictions=results)
+        plots.conclude(plot, failure, silent=True)
         return
     _print_heading(grid)
     table = curve.table() if grid.axes else _before_and_after(predictions[0])
@@ -307,8 +309,7 @@ def predict(
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
     told = [_CAVEATS_OF_SPREADS] if any(found.caveats for found in spreads) else []
     output.print_wrapped("", *curve.notes(), *told, f"method: {methods}", _ON_REQUEST)
-    if plot is not None:
-        output.print_lines(f"figure: {plot}")
+    plots.conclude(plot, failure)
 
 
 def _before_and_after(after: Prediction) -> Table:
@@ -443,9 +444,10 @@ def compare(
             grid.problems, parse_seeds(seeds), sources=sources, device=device, dtype=dtype, progress=report
         )
     comparison = replace(comparison, shape=grid.shape)
+    failure = None
     if plot is not None:
         curve = Curve(grid, comparison.predictions, comparison)
-        plots.save(lines_of(curve).plot() if grid.axes else comparison.plot(), plot)
+        failure = plots.attempt(lines_of(curve).plot() if grid.axes else comparison.plot(), plot)
     if json_:
         content = comparison.to_dict()
         for index, case in enumerate(content["comparisons"]):
@@ -459,8 +461,7 @@ def compare(
             output.print_lines("", "where deviations come from")
             output.print_table(comparison.source_table(places))
         output.print_wrapped("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places), _ON_REQUEST)
-        if plot is not None:
-            output.print_lines(f"figure: {plot}")
+    plots.conclude(plot, failure, silent=json_)
     if comparison.failures:
         raise typer.Exit(NOT_CONVERGED)
 
@@ -491,14 +492,12 @@ def spectrum(
         axis = next(axis for axis in grid.axes if len(axis.values) > 1)
         raise InvalidInput(axis.head, axis.texts, "one value: a spectrum is of one problem")
     found = spectrum(grid.problems[0], parse_seeds(seeds, 0), of=of)
-    if plot is not None:
-        plots.save(found.plot(), plot)
+    failure = plots.attempt(found.plot(), plot) if plot is not None else None
     if json_:
         output.print_document("spectrum", **found.to_dict())
-        return
-    output.print_lines(str(found))
-    if plot is not None:
-        output.print_lines(f"figure: {plot}")
+    else:
+        output.print_lines(str(found))
+    plots.conclude(plot, failure, silent=json_)
 
 
 @app.command()
@@ -595,6 +594,7 @@ def learn(
     from gradstep.cli import output, plots
     from gradstep.cli.learn import (
         holds_classes,
+        input_notes,
         learn_table,
         notes_of,
         numbers_of_rows,
@@ -610,15 +610,17 @@ def learn(
     curves = learn_table(X, y, classes=classes, width=width, seed=seed, n=sizes, max_rows=max_rows)
     from gradstep.estimators.alternatives import verdict
 
+    failure = None
     if plot is not None:
         from gradstep.estimators.figures import draw_scores
 
-        plots.save(draw_scores(curves), plot)
+        failure = plots.attempt(draw_scores(curves), plot)
     if json_:
         models = {name: curve.to_dict() for name, curve in curves.items()}
         content = {"table": str(table), "target": target, "rows": len(y), "inputs": X.shape[1], "width": width}
-        found = {"classes": classes, "models": models, "verdict": verdict(curves)}
+        found = {"classes": classes, "models": models, "verdict": verdict(curves), "notes": input_notes(X)}
         output.print_document("learn", **content, **found)
+        plots.conclude(plot, failure, silent=True)
         return
     used = next(iter(curves.values())).rows
     some = f", {used} of them looked at" if used < len(y) else ""
@@ -627,10 +629,9 @@ def learn(
     output.print_lines(f"{table}: {target} from {inputs}, {len(y)} rows{some}, {neurons}")
     output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
     output.print_table(scores_table(curves))
-    notes = notes_of(curves)
+    notes = [*input_notes(X), *notes_of(curves)]
     output.print_wrapped("", verdict(curves), *(["", *notes] if notes else []))
-    if plot is not None:
-        output.print_lines(f"figure: {plot}")
+    plots.conclude(plot, failure)
 
 
 @app.command(

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from gradstep.estimators.score_curve import ScoreCurve
 
 __all__ = [
-    "holds_classes", "learn_table", "notes_of", "numbers_of_rows", "read_table", "scores_table", "target_of",
+    "holds_classes", "input_notes", "learn_table", "notes_of", "numbers_of_rows", "read_table", "scores_table",
+    "target_of",
 ]  # fmt: skip
 
 _READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
 #: Columns that an error names.
 _NAMED = 8
+#: How pandas begins the name of a column that has none.
+_UNNAMED = "Unnamed: "
 #: Separators in place of commas: a table with one of them is read as one column, whose name has it.
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
@@ -84,6 +87,36 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
         rows = f"{len(y)} row{'s' * (len(y) != 1)}"
         raise InvalidInput("table", rows, f"at least {FEWEST_ROWS} rows for a learning curve")
     return X, y
+
+
+def input_notes(X: Any) -> list[str]:
+    """Say what columns of inputs may have been meant as something else, one sentence each.
+
+    They are columns without a name, which often number the rows, and text that hardly repeats, of which the estimators
+    make one rare category: numbers written as text, dates, names.
+    """
+    import pandas as pd
+
+    from gradstep.estimators.columns import RARE, is_categorical
+
+    notes = []
+    for name, column in X.items():
+        if name.startswith(_UNNAMED):
+            notes.append(f"{name!r} has no name in the table: if it numbers the rows, add --drop {name!r}.")
+        present = column.dropna()
+        if column.dtype.kind in "biufmMc" or not is_categorical(column) or not len(present):
+            continue
+        rare = present[present.map(present.value_counts()).astype(int) < RARE]
+        if 2 * len(rare) <= len(present):
+            continue
+        number = pd.to_numeric(rare.astype(str).str.replace(",", ""), errors="coerce").notna()
+        words = rare[~number]
+        kind = f"such as {rare.iloc[0]!r}" if len(words) == len(rare) else "numbers written as text"
+        if 0 < len(words) < len(rare):
+            kind = f"numbers, but for {len(words)} row{'s' * (len(words) > 1)} such as {words.iloc[0]!r}"
+        told = f"{name!r} is text that hardly repeats ({kind}): {len(rare)} of {len(X)} rows are one rare category."
+        notes.append(f"{told} Make numbers of it, or leave it out.")
+    return notes
 
 
 def holds_classes(y: Any, *, given: bool) -> bool:

@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradstep.cli.output import print_lines
 from gradstep.errors import InvalidInput
 from gradstep.whole_file import replace_file
 
@@ -51,3 +52,23 @@ def save(figure: Figure, path: Path) -> None:
         replace_file(path.resolve(), drawn.getvalue())  # through a link, as plain writing would
     except OSError as error:
         raise InvalidInput("plot", str(path), f"a file that can be written ({error.strerror})") from None
+
+
+def attempt(figure: Figure, path: Path) -> InvalidInput | None:
+    """Write a figure as `save` does, and return what kept it from being written: results are to be printed first."""
+    try:
+        save(figure, path)
+    except InvalidInput as error:
+        return error
+    return None
+
+
+def conclude(path: Path | None, failure: InvalidInput | None, *, silent: bool = False) -> None:
+    """End a command whose results are printed: say where the figure is, unless `silent`.
+
+    Raises what `attempt` has found.
+    """
+    if failure is not None:
+        raise failure
+    if path is not None and not silent:
+        print_lines(f"figure: {path}")

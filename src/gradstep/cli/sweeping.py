@@ -47,6 +47,8 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     settings = read_toml(path)
     tables: dict[str, Any] = {"problem": {}, "over": {}, "zipped": [], "run": {}}
     for name, value in settings.items():
+        if name == "zipped" and isinstance(value, dict):
+            raise InvalidInput("settings", "[zipped]", "[[zipped]], in two brackets: there may be several such tables")
         if name not in tables or type(value) is not type(tables[name]):
             raise InvalidInput("settings", name, "the tables [problem], [over], [[zipped]] and [run]")
         tables[name] = value

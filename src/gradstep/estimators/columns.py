@@ -14,10 +14,19 @@ from sklearn.utils.validation import check_array
 
 from gradstep.errors import InvalidInput
 
-__all__ = ["Columns", "check_dense", "check_frame", "check_names", "check_numbers", "refuse_dates"]
+__all__ = [
+    "RARE",
+    "Columns",
+    "check_dense",
+    "check_frame",
+    "check_names",
+    "check_numbers",
+    "is_categorical",
+    "refuse_dates",
+]
 
 #: Levels with fewer rows than this share one column.
-_RARE = 5
+RARE = 5
 #: Columns of one categorical column at most.
 _LEVELS = 50
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
@@ -149,7 +158,7 @@ class Columns:
             return None
         numbers = tuple(name for name in names if name not in categories)
         encoder = OneHotEncoder(
-            min_frequency=_RARE, max_categories=_LEVELS, handle_unknown="infrequent_if_exist", sparse_output=False
+            min_frequency=RARE, max_categories=_LEVELS, handle_unknown="infrequent_if_exist", sparse_output=False
         )
         encoder.set_output(transform="default").fit(_objects(X, categories))
         levels = encoder.get_feature_names_out([str(name) for name in categories])
@@ -160,8 +169,20 @@ class Columns:
         labels = [level.replace("_infrequent_sklearn", "_(rare)") for level in levels]
         return cls(numbers, categories, encoder, (*map(str, numbers), *labels), np.array(source))
 
+    @property
+    def table(self) -> tuple[str, ...]:
+        """Names of the columns of the data frame, in its order."""
+        places = [*self.source[: len(self.numbers)], *dict.fromkeys(self.source[len(self.numbers) :].tolist())]
+        names = dict(zip(map(int, places), (*self.numbers, *self.categories), strict=True))
+        return tuple(str(names[place]) for place in sorted(names))
+
     def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Return the numbers followed by the categories' columns of zeros, ones and NaN, shape (n, columns)."""
+        """Return the numbers followed by the categories' columns of zeros, ones and NaN, shape (n, columns).
+
+        Raises `ValueError` if a column holds numbers, where the categories of the fit were words.
+        """
+        for name, levels in zip(self.categories, self.encoder.categories_, strict=True):
+            self._check_words(X[name], [level for level in levels if level is not None])
         codes = np.asarray(self.encoder.transform(_objects(X, self.categories)), dtype=np.float64)
         own = self.source[len(self.numbers) :]
         for place in np.unique(own):
@@ -174,6 +195,23 @@ class Columns:
             X[list(self.numbers)], dtype=np.float64, ensure_all_finite="allow-nan", input_name="X", ensure_min_samples=1
         )
         return np.concatenate([numbers, codes], axis=1)
+
+    def _check_words(self, column: Any, levels: list[str]) -> None:
+        """Refuse numbers none of which is a level, if no level is a number: all rows would count as rare or unknown."""
+        if is_categorical(column):
+            return
+        present = {level for level in map(_level, np.asarray(column, dtype=object)) if level is not None}
+        if present and not present & set(levels) and not any(map(_is_number, levels)):
+            known = f"text or categories such as {levels[0]!r}" if levels else "text or categories"
+            raise ValueError(f"Column {column.name!r} of X holds numbers, but held {known} in the fit.")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _objects(X: Any, names: tuple[str, ...]) -> NDArray[Any]:

@@ -158,7 +158,7 @@ def _advice(diagnosis: Diagnosis) -> str:
 def _learned(diagnosis: Diagnosis) -> str:
     learned, errors = diagnosis.learned, diagnosis.importance_errors
     shares = (
-        f"{name} {part:.0%} +- {errors[learned.columns.index(name)]:.0%}" for name, part in learned.leading_columns(4)
+        f"{name} {part:.1%} +- {errors[learned.columns.index(name)]:.1%}" for name, part in learned.leading_columns(4)
     )
     return f"{learned.headline} ({learned.effective:.1f} effective); columns {', '.join(shares) or 'none'}"
 

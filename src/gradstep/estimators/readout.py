@@ -181,10 +181,9 @@ class OneStepReadout(OneStep):
 
     def _column_names(self) -> tuple[list[str], list[str], NDArray[np.intp]]:
         """Return the names of the columns that the network sees, those of the table, and which comes from which."""
-        table = [
-            str(name) for name in getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
-        ]
         known, gaps = self._columns, self.standardisation_.gaps
+        numbered = [f"x{k}" for k in range(self.n_features_in_)] if known is None else known.table
+        table = [str(name) for name in getattr(self, "feature_names_in_", numbered)]
         names = table if known is None else list(known.names)
         source = np.arange(len(table)) if known is None else known.source
         return [*names, *(f"{names[k]} missing" for k in gaps)], table, np.append(source, source[gaps])

@@ -191,6 +191,8 @@ class ScoreCurve(Summarised):
         Both are left-out errors of the same rows, each at its best penalty; the standard error is that of their
         difference, row by row. Raises `InvalidInput` if `over` is about other rows.
         """
+        if not isinstance(over, ScoreCurve):
+            raise InvalidInput("over", over, "the curve of another model, as its `learning_curve` returns it")
         if len(over.squares) != len(self.squares) or not np.array_equal(over.weights, self.weights):
             raise InvalidInput("over", f"{len(over.squares)} rows", f"the curve of the same {len(self.squares)} rows")
         share = self.weights / self.weights.sum()
@@ -241,13 +243,13 @@ class ScoreCurve(Summarised):
         if largest <= self.rows or not len(known):
             return ""
         now, later = int(known.max()), self.at(largest)
-        many = "twice the" if largest == 2 * self.rows else f"{largest} rows in place of the"
+        many = f"twice the {self.rows} rows" if largest == 2 * self.rows else f"{largest} rows"
         of = " of the codes" if self.classes else ""
         if not math.isfinite(later.value):
-            return f"with {many} {self.rows} rows: R^2{of} unknown, this table does not tell"
+            return f"with {many}: R^2{of} unknown, this table does not tell"
         change = self.change(now, largest)
         return (
-            f"with {many} {self.rows} rows: R^2{of} {later}, from {self.at(now)} with {now}; the change is {change}, "
+            f"with {many}: R^2{of} {later}, from {self.at(now)} with {now}; the change is {change}, "
             f"best ridge {number(float(self.best_ridge[self.n == largest][0]), 3)}"
         )
 

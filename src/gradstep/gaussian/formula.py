@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import threading
 import warnings
 
@@ -198,7 +199,10 @@ def parse(source: str, *, several: bool = False) -> Expression:
             tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         token = _typed((getattr(error, "text", None) or text).strip()[:80], carets)
-        raise refuse(token, f"not a formula ({getattr(error, 'msg', type(error).__name__)})") from None
+        fault = getattr(error, "msg", type(error).__name__)
+        if product := re.search(r"(?<![\w.])(\d+\.?\d*)\s*([a-zA-Z(]\w*)", token):  # Python speaks of decimal literals
+            fault = f"a product needs its sign: {product[1]}*{product[2]}"
+        raise refuse(token, f"not a formula ({fault})") from None
     expression = _Parser(text, several, carets).translate(tree.body)
     if (degree(expression) or 0) > MAXIMUM_DEGREE:
         raise refuse(stripped, f"a polynomial of a degree above {MAXIMUM_DEGREE}")

@@ -68,6 +68,8 @@ def checked_rows(features: Any, targets: Any, sample_weight: Any) -> Given:
 
 def _doubles(field: str, values: Any, like: Array | None = None) -> Array:
     """Return finite values in double precision: of their own library, or of that and the device of another array."""
+    if "complex" in str(getattr(values, "dtype", "")):
+        raise InvalidInput(field, "complex numbers", "real numbers: give their parts columns of their own")
     if is_array_api_obj(values) and not is_numpy_array(values):
         if is_torch_array(values):
             values = values.detach()

@@ -39,11 +39,14 @@ _SOLVED, _TOLERANCE = 1e-3, 1e-4
 _SINGLE, _SINGLE_BEYOND = 0.98, 1.2
 #: With more samples than rows, few digits are enough if each row of the fit keeps so much of its residual.
 _LEFT = 0.03
-#: Largest leverages of a row. Above the first a row may have a feature of its own. Below n = M it then has hardly any
-#: weight, and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the
-#: bounds of factors do not see. Above the second, and with such a part of the rows as samples, the row's own terms hide
-#: those of other rows: errors of the diagonal grow like the inverse square of what the leverage leaves.
-_ALONE, _NEAR_INTERPOLATION = 0.75, 0.97
+#: Largest leverage of a row above which it may have a feature of its own. Below n = M it then has hardly any weight,
+#: and the other rows have other eigenvectors than the pool: the diagonal lacks a single large number, which the bounds
+#: of factors do not see.
+_ALONE = 0.75
+#: Samples over rows of the pool, and the largest leverage, above which a row's own terms hide those of others. From
+#: there to n = M the factor between the standard errors of the whole resolvent and of its diagonal falls from about
+#: two to less than the square of what the leverage leaves: no interpolation follows it.
+_NEARLY_ALL, _HIDING = 0.97, 0.4
 #: Least weight of a row over the largest, of which the condition number of that factor is the inverse.
 _LEAST_WEIGHT = 1e-4
 
@@ -217,7 +220,7 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
     if len(pairs) <= FEW:
         return solved(pool, pairs, classes=False, advance=advance)
     leverages = dict(zip(pairs, largest_leverages(pool, pairs).tolist(), strict=True))
-    near = [pair for pair in pairs if min(pair[0] / pool.rows, leverages[pair]) > _NEAR_INTERPOLATION]
+    near = [pair for pair in pairs if pair[0] > _NEARLY_ALL * pool.rows and leverages[pair] > _HIDING]
     alone = solved(pool, near, classes=False, advance=advance)
     pairs = [pair for pair in pairs if pair not in alone]
     rough = rough_errors(pool, pairs) if len(pairs) > FEW else None

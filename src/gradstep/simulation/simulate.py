@@ -96,6 +96,8 @@ def simulate(
     penalties, is_path = penalties_of(problem, ridge)
     fresh = count("test_samples", test_samples, most=MOST_TEST_SAMPLES)
     one_of("fit", fit, ("drawn", "expected"))
+    if progress is not None and not callable(progress):
+        raise InvalidInput("progress", progress, "a function of two numbers: what is done, and all there is")
     if fit == "expected" and fresh:
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
     if fit == "expected" and rows is not None:

@@ -18,6 +18,7 @@ from gradstep.checks import is_real
 from gradstep.errors import InvalidInput, missing_extra
 from gradstep.overlay import Overlay, mean_and_error
 from gradstep.problem import CONVENTION
+from gradstep.sizes import Proportional, at_dimension, extent, read_size
 from gradstep.sweeps.design import PREDICTED, Axis, Design
 from gradstep.sweeps.inventory import networks_of, take_stock
 from gradstep.sweeps.manifest import manifest_of
@@ -48,6 +49,8 @@ _MEANING = {
 }
 #: A table of every seed's value is made up to this size in bytes, and beyond it up to so many times what is there.
 _LARGE_TABLE, _FILL = 2**30, 4
+#: Parameters that may be multiples of the input dimension.
+_PROPORTIONAL = ("width", "n_step", "n", "ridge")
 FORMATS = (".nc", ".csv", ".parquet")
 
 
@@ -88,7 +91,7 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     folder = Path(folder)
     design, store = manifest_of(folder), Store(folder)
     gathered = _gather(design, store, every_seed)
-    parts = [_coordinates(axis) for axis in design.axes]
+    parts = [_coordinates(axis, _dimension(design)) for axis in design.axes]
     dataset = xarray.Dataset(_variables(xarray, design, gathered), {k: v for part in parts for k, v in part.items()})
     dataset.attrs = {
         "title": "one gradient step: theory and simulation",
@@ -238,11 +241,24 @@ def _dense(design: Design, found: _Gathered) -> tuple[Array, dict[str, Array]] |
     return numbers, values
 
 
-def _coordinates(axis: Axis) -> dict[str, Any]:
-    """Return the labels of an axis: numbers where all its values are, otherwise their text."""
+def _dimension(design: Design) -> float:
+    """Return the input dimension that all points share; nan where they differ in it."""
+    varies = any("d" in axis.names for axis in design.axes)
+    return math.nan if varies else design.problems(0)[0].d
+
+
+def _coordinates(axis: Axis, d: float) -> dict[str, Any]:
+    """Return the labels of an axis: numbers where all its values are, otherwise their text.
+
+    Multiples of the input dimension are the sizes that they stand for, if all points have one finite dimension and no
+    two of them are rounded to one size; otherwise text such as 1.5d.
+    """
     found: dict[str, Any] = {}
     for position, name in enumerate(axis.names):
-        labels = [_label(value[position]) for value in axis.values]
+        values = [value[position] for value in axis.values]
+        labels = [_label(value, name, d) for value in values]
+        if len(set(labels)) < len(set(map(str, values))):
+            labels = [_label(value, name, math.nan) for value in values]
         if not all(isinstance(label, int | float) for label in labels):
             labels = [str(label) for label in labels]
         # A zipped axis has no single label: its parameters are coordinates along it.
@@ -250,11 +266,18 @@ def _coordinates(axis: Axis) -> dict[str, Any]:
     return found
 
 
-def _label(value: Any) -> float | int | str:
+def _label(value: Any, name: str, d: float) -> float | int | str:
     if isinstance(value, dict) and set(value) == {"coefficient", "exponent"}:
         if value["exponent"] == 0:
             return float(value["coefficient"])
         return f"{float(value['coefficient'])!r}*N**{float(value['exponent'])!r}"
+    size = read_size(name, value) if name in _PROPORTIONAL else value
+    if isinstance(size, Proportional):
+        if not math.isfinite(d):
+            return f"{size.ratio!r}d"
+        return at_dimension(size, d) if name == "ridge" else round(at_dimension(extent(name, size, d), d))
+    if value is None and name == "inputs":
+        return "isotropic"
     if is_real(value):
         return value
     return math.inf if value == "inf" else value if isinstance(value, str) else json.dumps(value, sort_keys=True)

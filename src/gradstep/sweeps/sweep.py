@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -114,14 +114,15 @@ class _Run:
     def _take(self, point: int, task: Task, result: Result | Failure) -> None:
         state = replace(self._state, done=self._state.done + 1)
         if isinstance(result, Failure):
-            state = _with_failure(state, f"{result} ({task.parameters})")
+            state = _with_failure(state, f"{result} ({_problem(task)})")
             if task.measure == SIMULATED:
                 self._failing.add(point)
         elif task.measure == PREDICTED:
             self._running.predict(point, result)
             for ridge, reason in zip(task.parameters["ridge"], result.get("failure", ()), strict=False):
                 if reason:
-                    state = _with_failure(state, f"{reason} (ridge {ridge:g} of {task.parameters['problem']})")
+                    said = f"{reason} (ridge {ridge:g} of {_problem(task, omit=('ridge',))})"
+                    state = _with_failure(state, said)
         elif task.measure == SIMULATED:
             self._running.add(point, result)
         else:
@@ -158,6 +159,11 @@ class _Run:
         if self._report is not None:
             self._report(state)
         return state
+
+
+def _problem(task: Task, omit: Collection[str] = ()) -> str:
+    """Return the problem of a task in words."""
+    return Problem.from_dict(task.parameters["problem"]).described(omit)
 
 
 def _with_failure(state: State, said: str) -> State:

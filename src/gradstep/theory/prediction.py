@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from matplotlib.figure import Figure
 
-__all__ = ["QUANTITIES", "Curve", "Prediction", "mean_curve", "mean_of"]
+__all__ = ["QUANTITIES", "Curve", "Prediction", "limit_lines", "mean_curve", "mean_of"]
 
 _Solution = TypeVar("_Solution", bound="DataclassInstance")
 
@@ -221,8 +221,14 @@ class Prediction(Summarised):
     def summary(self) -> Summary:
         """Return the summary that is printed."""
         rows = [[in_words(name), number(getattr(self, name))] for name in QUANTITIES]
-        notes = [*reference_lines([self]), *(f"caveat: {caveat}" for caveat in self.caveats)]
+        notes = [*limit_lines([self]), *reference_lines([self]), *(f"caveat: {caveat}" for caveat in self.caveats)]
         return Summary(f"Prediction ({self.method})", [str(self.problem)], Table(["quantity", "theory"], rows), notes)
+
+
+def limit_lines(predictions: Iterable[Prediction]) -> list[str]:
+    """Say which number of a table means something else in the proportional limit, if a problem is in it."""
+    limits = any(math.isinf(each.problem.d) for each in predictions)
+    return ["degrees of freedom are divided by d where it is infinite"] if limits else []
 
 
 def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], largest: Iterable[str]) -> _Solution:

@@ -118,11 +118,11 @@ export function nameOf(field) {
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */
 const FORMS = [
   [/eigenvalues of at most d\/8: features bend along directions with more/g, "directions that hold less than an eighth of all variance each"],
-  [/'power_law\(0\.5\)', 'spiked.*/, "power_law(0.5) or spiked([9, 9], d=300)"],
+  [/'isotropic', 'power_law\(0\.5\)', 'spiked.*/, "isotropic, power_law(0.5) or spiked([9, 9], d=300)"],
   [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
   [/\{per_d: ([^}]*)\}/g, "$1"],
   [/'inf' for the proportional limit/g, "the proportional limit"],
-  [/numeric values as keys, for instance .*|'gaussian', 'constant' or a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
+  [/numeric values as keys, for instance .*|'gaussian', 'constant', a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
   [/\bwhose moments/, "its moments"],
   [/(there is theory): gradstep\..* for several/g, "$1"],
   [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],

@@ -295,6 +295,18 @@ def test_a_light_band_is_found_where_mass_is_missing(size: float, share: float) 
         find_law(equations, [0.12], lightest=2 * share)
 
 
+@pytest.mark.parametrize(
+    ("faint", "bands", "atom"), [((1e-15, 1e-19), [0.3], 0.7), ((1e-9, 1e-20), [0.125, 0.3], 0.575)]
+)
+def test_eigenvalues_next_to_nothing_count_as_zero(faint: tuple[float, ...], bands: list[float], atom: float) -> None:
+    """Rows of three sizes, .6, .25 and .15 of them: by exact separation each has a band of its own."""
+    noise = np.array([[1.0, *faint]])
+    slope, shares = 1e-3 * np.sqrt(noise), np.array([0.6, 0.25, 0.15])
+    law = find_law(FeatureEquations(np.zeros(3), 0 * noise, slope, noise, shares, np.array([1000.0]), 500.0, 500.0))
+    assert [band.mass for band in law.bands] == pytest.approx(bands, abs=1e-6)
+    assert law.atom == pytest.approx(atom, abs=1e-6)
+
+
 @pytest.mark.parametrize("samples", [1e6, 1e8, 1e10])
 def test_a_single_narrow_band_between_the_places_of_a_walk_is_found(samples: float) -> None:
     one, width = np.ones((1, 1)), np.array([100.0])

@@ -59,6 +59,8 @@ _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
 #: How many nodes there are for a Gaussian readout where directions differ, over those of a prediction: edges change by
 #: a thousandth.
 _COARSER = 0.7
+#: Where outliers are searched from, over the bound that they do not exceed.
+_FAR = 1e3
 
 
 @dataclass(frozen=True)
@@ -332,7 +334,8 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     highest = 2 * float(equations.neurons @ (own + np.square(equations.shared) @ equations.at_shared(equations.weight)))
     lowest = edge * (1 + EDGE_MARGIN)
     count = max(2, int(np.ceil(3 * np.log(highest / lowest))))
-    walk = [start(equations, complex(highest))]
+    # Features that grow fast have a few inputs that are far from their mean: there the bound is not far enough.
+    walk = [around(equations, start(equations, complex(_FAR * highest)), highest)]
     for x in np.geomspace(highest, lowest, count)[1:]:
         walk.append(around(equations, walk[-1], float(x)))
     strengths = np.array([equations.spikes(point)[1] for point in walk])

@@ -47,15 +47,13 @@ __all__ = [
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-#: Where the search for bands ends, over the bound of a spectrum.
-_LOWEST = 1e-11
 #: Change of a logarithm below which Newton's method has arrived.
 _STEP_TOLERANCE = 1e-9
 #: Error of an edge, relative; that over the distance to it below which its place is known; and a distance that is none.
 _EDGE_TOLERANCE, _KNOWN, _NEXT = 1e-12, 0.3, 1e-9
 #: Distance of a solution from the tangent at the last one below which longer steps are taken, and how long those are.
 _STRAIGHT, _LARGEST_SHARE = 1e-3, 0.9
-#: Share of the bound of a spectrum below which a density without an edge is taken to go on to zero.
+#: How far below a place in a band, as a share of it, a density without an edge is taken to go on to zero.
 _HARD = 1e-12
 #: Newton's steps at a point of a path, and the change of a logarithm beyond which it has met another solution; the
 #: smallest step along the path, relative to its end, and the most of them.
@@ -88,6 +86,10 @@ _ROUGH_MASS, _MASS_TOLERANCE = 1e-3, 1e-6
 _MOST_PASSED = 8
 #: Share of the missing mass below which an interval is not looked into.
 _MUCH = 0.1
+#: Eigenvalues below this share of the bulk's upper edge count as zero, so that the search for bands ends there; and the
+#: part of the missing mass that must be there. Where features saturate, rows far out are alike to many digits, and
+#: their eigenvalues fall without end.
+_NOTHING, _NEARLY_ALL = 1e-14, 0.99
 #: Largest height of the way around light bands, over the eigenvalue that it leads to; shorter ways are lower.
 _DETOUR = 0.1
 _NODES, _WEIGHTS = legendre_rule(_TERMS)
@@ -216,7 +218,7 @@ class Law:
     bands : tuple of Band
         Continuous part, in increasing order.
     atom : float
-        Share of zero eigenvalues.
+        Share of zero eigenvalues, and of those below 1e-14 of the largest where there is no end to them.
     residual : float
         Largest residual of the equations.
     """
@@ -459,9 +461,11 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest:
         except NotConverged as error:
             failure = error
             continue
-        if abs(_missing(equations, found)) < _MASS_TOLERANCE:
+        missing, zero = _missing(equations, found), 1 - equations.mass
+        next_to_zero = missing if _is_next_to_zero(equations, found) else 0.0
+        if abs(missing - next_to_zero) < _MASS_TOLERANCE:
             bands = [panels.band() for panels in reversed(found)]
-            return Law(tuple(bands), 1 - equations.mass, max(band.residual for band in bands))
+            return Law(tuple(bands), zero + next_to_zero, max(band.residual for band in bands))
         failure = _lost(equations, found)
     raise failure
 
@@ -489,7 +493,7 @@ def _search(equations: Equations, spacing: float, lightest: float) -> list[_Pane
     for tolerance in _TAILS:
         bands = [_resolved(equations, band, tolerance) for band in bands]
         error = _MASS_TOLERANCE if tolerance == _TAILS[-1] else _ABOVE_TAIL * tolerance * equations.mass
-        while _missing(equations, bands) > error:
+        while _missing(equations, bands) > error and not _is_next_to_zero(equations, bands):
             if _missing(equations, bands) < lightest:
                 raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
             hidden = _hidden(equations, bands, tolerance)
@@ -508,6 +512,25 @@ def _missing(equations: Equations, bands: Sequence[_Panels]) -> float:
     return equations.mass - sum(band.mass for band in bands)
 
 
+def _is_next_to_zero(equations: Equations, bands: Sequence[_Panels]) -> bool:
+    r"""Return whether mass is missing, and nearly all of it belongs to eigenvalues that count as zero.
+
+    At :math:`iy` the transform has :math:`y\,\mathrm{Im}\,m=\int y^2/(x^2+y^2)\,\rho(dx)`: what is far below `y`, and
+    hardly anything of what is far above it.
+    """
+    missing = _missing(equations, bands)
+    if not bands or missing < _MASS_TOLERANCE:
+        return False
+    y = _NOTHING * bands[0].upper
+    try:
+        point = advance(equations, start(equations, 1e3j * equations.top), 1j * y)
+    except NotConverged:
+        return False
+    below = y * equations.transform(point.state, point.tangent)[0].imag - (1 - equations.mass)
+    known = sum(float(band.rule[1] @ (1 / (1 + (band.rule[0] / y) ** 2))) for band in bands)
+    return below - known > _NEARLY_ALL * missing
+
+
 def _lost(equations: Equations, bands: Sequence[_Panels]) -> NotConverged:
     """Return the error for bands that do not have all mass."""
     missing = abs(_missing(equations, bands))
@@ -522,7 +545,7 @@ def _walk(equations: Equations, spacing: float) -> list[_Panels]:
     bands: list[_Panels] = []
     x = equations.top
     point = advance(equations, start(equations, 1e3j * x), x * (1 + 1j * spacing))
-    while x > _LOWEST * equations.top:
+    while x > _NOTHING * (bands[0].upper if bands else equations.top):
         x *= np.exp(-spacing)
         point = advance(equations, point, x * (1 + 1j * spacing))
         value, slope = equations.transform(point.state, point.tangent)
@@ -558,7 +581,7 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
     """
     zero = np.zeros(1), np.array([1 - equations.mass])
     eigenvalue, weight = (np.concatenate(parts) for parts in zip(zero, *(band.rule for band in bands), strict=True))
-    missing = _missing(equations, bands)
+    missing, highest = _missing(equations, bands), bands[0].upper if bands else equations.top
     places: list[tuple[float, Point]] = []
 
     def look(origin: Point, low: float, high: float) -> None:
@@ -585,7 +608,7 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
         centre = _below(equations, point) if bound < missing / _MUCH else None
         if centre is not None:
             return _band(equations, centre, min(height / x, COARSE[0]), _gap(bands, x), tolerance)
-        if height > _FINEST * x and x > _LOWEST * equations.top:
+        if height > _FINEST * x and x > _NOTHING * highest:
             look(point, x - height, x)
             look(point, x, x + height)
     return None
@@ -665,13 +688,13 @@ def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> _
     Edges beyond a limit are not searched for, and the result is then not a number. A limit that is not a number is
     none.
     """
-    longest, before = abs(spacing), (math.nan, math.nan)
+    longest, before, lowest = abs(spacing), (math.nan, math.nan), _HARD * point.z.real
     while True:
         x = point.z.real
         if (limit - x) * spacing <= 0:
             return _Edge(math.nan)
         value, slope = equations.transform(point.state, point.tangent)
-        if equations.hard_edge and x < _HARD * equations.top:
+        if equations.hard_edge and x < lowest:
             return _Edge(0.0, round(1 / (1 + x * slope.imag / value.imag)))
         # Newton's estimate of the root of x (Im m)^2.
         logarithmic = 2 * slope.imag / value.imag + 1 / x

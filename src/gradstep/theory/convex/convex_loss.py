@@ -81,8 +81,8 @@ _PLAIN_SWEEPS, _LEAST_SHARE = 200, 0.1
 #: When a plain sweep changes outputs by less than the first of these, relative to the largest, Anderson's method is
 #: tried again; if it still does not end, then below the second.
 _NEAR = (0.03, 0.003)
-#: Where solutions are followed from, as a ridge over the width times the mean square of the features; the strides in
-#: its logarithm: the first one, the least one, and how much longer the next one is after few sweeps.
+#: The ridge from which solutions are followed, over the width times the mean square of the features; the first and the
+#: least stride in its logarithm; and by how much strides grow after one of fewer sweeps than the last number.
 _STRONG, _STRIDE, _LEAST_STRIDE, _LONGER, _FEW_SWEEPS = 0.01, 1.0, 0.01, 1.5, 20
 #: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9

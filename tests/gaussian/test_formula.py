@@ -282,6 +282,8 @@ def test_a_product_of_exponentials_is_one(source):
         ("exp(x + 1)*sigmoid(-x - 1)", "sigmoid(x + 1)"),
         ("(2*exp(x))**2*exp(-x**2)", "4*exp(2*x - x**2)"),
         ("exp(2*x)*sigmoid(-x)**2", "sigmoid(x)**2"),
+        ("exp(2.5*x)*sigmoid(-x)**2.5", "sigmoid(x)**2.5"),
+        ("exp(14*x)*sigmoid(-x)**14", "sigmoid(x)**14"),
         ("x*exp(2*x)/(1 + exp(x))**3", "x*sigmoid(x)**2*sigmoid(-x)"),
         ("exp(2*x + 1)*sigmoid(-x - 0.5)**2", "sigmoid(x + 0.5)**2"),
     ],

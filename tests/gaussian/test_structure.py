@@ -22,13 +22,24 @@ from gradstep.gaussian import scalar_function, structure
         ("tanh(x)/(4+x**2)", math.pi / 2, 2),
     ],
 )
-def test_the_strip_ends_at_the_nearest_pole_or_branch(formula, distance, order):
+def test_the_strip_ends_at_a_pole_or_branch(formula, distance, order):
     expected = distance / (1 + 0.15 * (order - 1))
     assert structure.strip(scalar_function(formula).expression) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("formula", ["1/(2+sin(x))", "log(2+cos(x))", "exp(-x**4)", "exp(tanh(x))", "tanh(x**2)"])
 def test_what_has_no_known_strip_has_none(formula):
+    assert structure.strip(scalar_function(formula).expression) == 0.0
+
+
+def test_a_root_of_high_order_narrows_the_strip_more_than_a_nearer_one():
+    found = structure.strip(scalar_function("1/((1+x**2)*(1.3+x**2)**8)").expression)
+    # Rounding parts the eight roots.
+    assert found == pytest.approx(math.sqrt(1.3) / (1 + 0.15 * 7), rel=0.05)
+
+
+@pytest.mark.parametrize("formula", ["1/(1+(x-30)**12)", "sqrt(1+(x-1e9)**2)", "1/(1+1e-320*x**2)"])
+def test_roots_that_rounding_hides_are_not_known(formula):
     assert structure.strip(scalar_function(formula).expression) == 0.0
 
 

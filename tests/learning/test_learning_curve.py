@@ -162,6 +162,16 @@ def test_progress_counts_pairs_up_to_all_of_them(rows, ridge, interpolate):
     np.testing.assert_array_equal(found.test_error, gs.learning_curve(features, targets, **options).test_error)
 
 
+def test_progress_counts_pairs_without_an_estimate(rows):
+    features, targets, _ = rows(40, 60)
+    said = []
+    found = gs.learning_curve(
+        features, targets, n=[20, 80], ridge=[1e-3, 1e-2, 0.1, 100], progress=lambda *numbers: said.append(numbers)
+    )
+    assert np.isnan(found.test_error).sum() > 1  # where one asks for too much, weaker penalties are not tried
+    assert said == [(done, 8) for done in range(9)]
+
+
 def test_what_the_result_says(curve, rows):
     assert curve.test_error.shape == (3, 2)
     assert set(curve.best_ridge) <= set(RIDGE)

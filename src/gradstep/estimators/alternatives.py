@@ -48,7 +48,8 @@ def compared_curves(
     n, max_rows
         As for `OneStepRegressor.learning_curve`.
     progress : callable, optional
-        Called with the number of curves done, that of all, and what is done; of a curve at work its share counts.
+        Called with the number of curves done, that of all, and what is done. A curve at work counts as the share of its
+        pairs of n and ridge that are done.
 
     Raises
     ------

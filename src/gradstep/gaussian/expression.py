@@ -91,7 +91,7 @@ class Apply:
 Expression = Constant | Variable | Sum | Product | Power | Apply
 #: A number whose exponential, and that of its opposite, is a finite number.
 _LARGEST_EXPONENT = 700.0
-#: The largest power of a sigmoid that is looked for beside an exponential.
+#: The largest power of a sigmoid that is looked for beside an exponential, unless it is all of the power that is there.
 _MOST_SIGMOIDS = 12
 #: The variable x of every formula.
 VARIABLE = Variable()
@@ -183,12 +183,12 @@ def _without_overflow(factors: list[Expression]) -> list[Expression]:
             continue
         opposite = _scaled(base.argument, -1.0)
         shape, shift = _without_constant(opposite)
-        for k in range(1, min(math.floor(times), _MOST_SIGMOIDS) + 1):
+        for k in (times, *map(float, range(1, min(math.floor(times), _MOST_SIGMOIDS) + 1))):
             own_shape, own_shift = _without_constant(_scaled(exponent, 1 / k))
             if shape == own_shape and k * abs(own_shift - shift) < _LARGEST_EXPONENT:
                 rest = [factor for factor in factors if factor is not exponential and factor is not other]
                 scale = Constant(math.exp(k * (own_shift - shift)))
-                return [*rest, scale, power(apply("sigmoid", opposite), float(k)), power(base, times - k)]
+                return [*rest, scale, power(apply("sigmoid", opposite), k), power(base, times - k)]
     return factors
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
+from numpy.polynomial.polynomial import polyroots, polyval
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
@@ -34,6 +35,8 @@ MAXIMUM_KINKS = 256
 _HIGHER_ORDER = 0.15
 #: Roots that are nearer to each other than this share of their distance from the real axis count as one.
 _ONE_ROOT = 0.1
+#: Rounding of a polynomial, over the sum of the sizes of its terms.
+_ROUNDING = 1e-13
 #: The strip of ``exp(-x^2)``, narrow enough for powers of ``x`` beside it: with this one averages of
 #: ``(x^3 - 3 x) exp(-x^2 / 2)`` are right to 3e-12, with that of the error function to 2e-9.
 _STRIP_OF_BUMP = 1.2
@@ -136,10 +139,15 @@ def is_piecewise_linear(expression: Expression) -> bool:
 def strip(expression: Expression) -> float:
     """Return the effective half-width of the strip of analyticity (see `Elementary`), 0 where it is not known."""
     pole, order, growth = _strip(expression)
-    pole /= 1.0 + _HIGHER_ORDER * max(order - 1.0, 0.0)
+    pole = _with_order(pole, order)
     if pole == 0.0 or growth == 0.0:
         return pole
     return 1.0 / (growth + 1.0 / pole)
+
+
+def _with_order(pole: float, order: float) -> float:
+    """Return how far a pole seems to be from the real axis."""
+    return pole / (1.0 + _HIGHER_ORDER * max(order - 1.0, 0.0))
 
 
 def _strip(expression: Expression) -> tuple[float, float, float]:
@@ -157,8 +165,7 @@ def _strip(expression: Expression) -> tuple[float, float, float]:
             pole, order, rate = _strip(base)
             if exponent > 0 and exponent.is_integer():
                 return pole, exponent * order, exponent * rate
-            distance, multiplicity = _nearest_root(base)
-            return distance, abs(exponent) * multiplicity, 0.0
+            return *_nearest_root(base, exponent), 0.0
         case Apply("exp", argument) if (narrowing := _narrowing(argument)) > 0:
             return math.inf, 0.0, math.sqrt(narrowing) / _STRIP_OF_BUMP
         case Apply("log" | "sqrt", argument) if affine(argument) is None:
@@ -195,22 +202,34 @@ def _polynomial(expression: Expression) -> Polynomial | None:
             return None
 
 
-def _nearest_root(expression: Expression) -> tuple[float, float]:
-    """Return how far from the real axis the nearest root of a polynomial is, and how often it is one.
+def _nearest_root(expression: Expression, exponent: float = 1.0) -> tuple[float, float]:
+    """Return how far from the real axis the root of a polynomial is that narrows the strip most, and its order.
 
-    There powers, roots and the logarithm of the polynomial are not analytic. Both are zero for anything else.
+    At roots powers and the logarithm of the polynomial are not analytic. The order is how often the root is one, times
+    the size of the exponent. Both numbers are zero for anything else, and where rounding of the coefficients hides
+    where the roots are.
     """
     found = _polynomial(expression)
     if found is None:
         return 0.0, 0.0
-    roots = found.trim().roots()
-    if not len(roots):
-        return math.inf, 0.0
-    distance = np.abs(roots.imag)
-    nearest = int(distance.argmin())
+    coefficients = found.trim().coef
+    with np.errstate(all="ignore"):
+        if not np.isfinite(coefficients / coefficients[-1]).all():
+            return 0.0, 0.0
+        roots = polyroots(coefficients)
+        if not len(roots):
+            return math.inf, 0.0
+        distance, apart = np.abs(roots.imag), np.abs(roots[:, None] - roots)
+        near = _ONE_ROOT * distance[:, None]
+        # A root is known if the polynomial is more than rounding as far from it as roots are apart that count as two.
+        there = np.abs(coefficients[-1]) * np.prod(np.maximum(apart, near), axis=1)
+        rounding = _ROUNDING * polyval(np.abs(roots), np.abs(coefficients)) + np.abs(polyval(roots, coefficients))
+        if not np.all(there > rounding):
+            return 0.0, 0.0
     # The rounding of coefficients parts a multiple root.
-    multiplicity = np.sum(np.abs(roots - roots[nearest]) < _ONE_ROOT * distance[nearest])
-    return float(distance[nearest]), float(multiplicity)
+    orders = abs(exponent) * np.sum(apart < near, axis=1)
+    worst = int(np.argmin([_with_order(*each) for each in zip(distance, orders, strict=True)]))
+    return float(distance[worst]), float(orders[worst])
 
 
 def _narrowing(expression: Expression) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -110,17 +109,20 @@ def learning_curve(
         within = [pair for pair in different if pair[0] <= rows]
         interpolate = interpolate and not classes
         beyond = [pair for pair in different if pair[0] > rows]
-        report, done = progress or (lambda done, total: None), count(1)
+        report, done, total = progress or (lambda done, total: None), 0, len(different)
 
         def advance() -> None:
-            report(next(done), len(different))
+            nonlocal done
+            done += 1
+            report(done, total)
 
-        report(0, len(different))
-        rough = interpolate and len(pairs) > FEW
+        report(done, total)
+        rough = interpolate and total > FEW
         cells, failures = extrapolated(pool, beyond, classes, rough=rough, advance=advance)
         few = interpolated(pool, within, advance) if interpolate else solved(pool, within, classes, advance)
         cells |= measured(pool, few)
-        report(len(different), len(different))
+        if done < total:
+            report(total, total)
         if failures:
             (size, penalty), failure = next(iter(failures.items()))
             failures[size, penalty] = with_neighbours(pool, size, penalty, failure)

@@ -117,6 +117,7 @@ def extrapolated(
     for n, ridge in sorted(set(pairs), key=lambda pair: (pair[0], -pair[1])):
         if n in failed:
             failures[n, ridge] = failed[n]
+            advance()
             continue
         before = solved_for.setdefault(n, [])
         try:

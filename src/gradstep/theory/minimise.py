@@ -326,7 +326,7 @@ def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: fl
             if not values[0] <= best + _DECREASE * promised + slack:
                 values = counted(trials)
             chosen = 0 if values[0] <= values.min() + slack else int(np.argmin(values))
-            # A whole step that changes nothing ends at the minimum; parts of one that do not help are led by rounding.
+            # A whole step may leave the value as it is, as at a minimum. A part of one that does so follows rounding.
             if not values[chosen] <= best + (0.0 if chosen else slack):
                 break
             finished = bool(np.all(np.abs(trials[chosen] - point) <= 0.1 * tolerance * spacing))

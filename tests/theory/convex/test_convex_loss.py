@@ -410,6 +410,18 @@ def test_solutions_of_weak_ridges_are_followed_where_classes_are_hardly_separabl
 
 
 @pytest.mark.statistical
+def test_solutions_are_followed_by_plain_sweeps_where_anderson_s_method_does_not_end():
+    """Logistic regression just before its classes cannot be separated any more."""
+    problem = gs.Problem(
+        activation="relu", teacher="x", d=500, width=500, n=1300, n_step=500, noise=0, eta=gs.Step(1.0, 0.5), ridge=1
+    )
+    ridges = np.array([1e-4, 3e-3])
+    weak, strong = (convex_prediction(problem.replace(ridge=r), loss="logistic", channel="sign") for r in ridges)
+    rise = (strong.train_loss - weak.train_loss) / np.diff(ridges)[0]
+    assert strong.readout_norm / problem.n < rise < weak.readout_norm / problem.n
+
+
+@pytest.mark.statistical
 def test_rare_classes_and_unbounded_features_have_a_solution():
     # One label in three hundred is negative. Plain sweeps go back and forth here, unless they are shortened.
     problem = SEPARABLE.replace(activation="tanh(x)+0.3*x**2", teacher="x+3", noise=0.1, readout="constant")

@@ -180,6 +180,15 @@ def test_nearest_shares_are_those_of_an_active_set(seed):
     np.testing.assert_allclose(found.reshape(6, 20).sum(axis=1), 1, atol=1e-4)
 
 
+def test_the_part_of_a_step_is_the_lowest_where_one_piece_is_far_steeper_than_the_next():
+    """The minimum is next to zero, where the slope of the pieces changes by sixteen digits; they end at 0 and .44."""
+    off, step = np.array([-0.23405125, 0.97387568]), np.array([-0.94277289, 1.99338592])
+    pull, of_pull = np.zeros(2), np.array([4.84400559e07, -8.47693656e08])
+    assert 0 <= two_readouts._lowest(off, pull, step, of_pull) < 1e-11
+    assert two_readouts._lowest(off, pull, step, np.zeros(2)) == pytest.approx(off @ step / (step @ step))
+    assert two_readouts._lowest(off, pull, 0.1 * step, np.zeros(2)) == 1.0
+
+
 def test_shares_that_are_not_found_are_refused(monkeypatch):
     monkeypatch.setattr(two_readouts, "_STEPS", 1)
     with pytest.raises(NotConverged, match="variances of two readouts"):

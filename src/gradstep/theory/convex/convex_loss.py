@@ -81,8 +81,8 @@ _PLAIN_SWEEPS, _LEAST_SHARE = 200, 0.1
 #: When a plain sweep changes outputs by less than the first of these, relative to the largest, Anderson's method is
 #: tried again; if it still does not end, then below the second.
 _NEAR = (0.03, 0.003)
-#: Where solutions are followed from, as a ridge over the width times the mean square of the features; the strides in
-#: its logarithm: the first one, the least one, and how much longer the next one is after few sweeps.
+#: The ridge from which solutions are followed, over the width times the mean square of the features; the first and the
+#: least stride in its logarithm; and by how much strides grow after one of fewer sweeps than the last number.
 _STRONG, _STRIDE, _LEAST_STRIDE, _LONGER, _FEW_SWEEPS = 0.01, 1.0, 0.01, 1.5, 20
 #: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9
@@ -406,16 +406,7 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
 
     if not _is_ridge(penalty) and (nothing := _without_weights(network, labels, loss, penalty, output)):
         return nothing, 0.0, 1
-    image, start = image_of(network), guess
-    state, best, sweeps = _accelerated(image, guess, unit, _SWEEPS_OF_ATTEMPT)
-    for near in _NEAR:
-        if state is not None:
-            break
-        # Outputs may be far larger than labels, as they are where samples can be separated. Long steps towards them
-        # lead nowhere.
-        start, plain = _plain_sweeps(image, start, unit, near)
-        state, best, more = _accelerated(image, start, unit, _SWEEPS_OF_ATTEMPT)
-        sweeps += plain + more
+    state, best, sweeps = _attempts(image_of(network), guess, unit, _NEAR)
     if state is None and _is_ridge(penalty):
         square = float(network.tables.groups.weight @ _mean_square(features))
         strong = max(_STRONG * network.sizes.width * square, network.sizes.ridge)
@@ -448,7 +439,7 @@ def _followed(
     while last > end:
         place = max(last - stride, end)
         start = _unpack(_extrapolated(known, place), state, unit)
-        found, best, more = _accelerated(with_ridge(math.exp(place)), start, unit, _SWEEPS_OF_ATTEMPT)
+        found, best, more = _attempts(with_ridge(math.exp(place)), start, unit, _NEAR[-1:])
         sweeps += more
         if found is None:
             stride /= 2
@@ -466,6 +457,24 @@ def _extrapolated(known: Sequence[tuple[float, Array]], place: float) -> Array:
     places = np.array([each for each, _ in known])
     weights = [np.prod((place - np.delete(places, k)) / (x - np.delete(places, k))) for k, x in enumerate(places)]
     return np.asarray(np.tensordot(weights, [value for _, value in known], 1))
+
+
+def _attempts(image: _Image, start: _State, unit: float, near: Sequence[float]) -> tuple[_State | None, float, int]:
+    """Try Anderson's method; if it does not end, try it again after plain sweeps, once for each number in `near`.
+
+    Outputs may be far larger than labels, as they are where samples can be separated. Long steps towards them lead
+    nowhere. Plain sweeps come first there, until one changes outputs by less than the number.
+
+    What is returned is as in `_accelerated`.
+    """
+    state, best, sweeps = _accelerated(image, start, unit, _SWEEPS_OF_ATTEMPT)
+    for change in near:
+        if state is not None:
+            break
+        start, plain = _plain_sweeps(image, start, unit, change)
+        state, best, more = _accelerated(image, start, unit, _SWEEPS_OF_ATTEMPT)
+        sweeps += plain + more
+    return state, best, sweeps
 
 
 def _plain_sweeps(image: _Image, start: _State, unit: float, near: float) -> tuple[_State, int]:

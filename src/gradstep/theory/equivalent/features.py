@@ -189,9 +189,9 @@ def kappa_rule(
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
 
     The overlap of the spike direction with the teacher is `alignment`, and `refine` multiplies the number of nodes. The
-    nodes are on the whole line; an average over a standard normal is a weighted sum. There are at most `most` of them,
-    or else as many as tables of features may have. Raises `NotConverged` if the
-    features are so steep, or the readout's values so many, that resolving them would take the memory.
+    nodes are on the whole line; an average over a standard normal is a weighted sum. At most `most` of them may be
+    needed; by default, as many as a table of features may have. Raises `NotConverged` if the features are so steep that
+    they need more, or the readout has too many values.
     """
     alike = groups.resolved
     rest = np.sqrt(max(1 - alignment**2, 0.0))

@@ -27,8 +27,8 @@ FAINT = 1e-11
 #: A rule with an error above the second number is found again, without all directions that are fainter than the first:
 #: dividing by what is faint has made its rounding so large.
 _SAFER_FAINT, _UNSAFE = 1e-9, 1e-4
-#: Least imaginary part of a resolvent, over its size, by which errors are measured. Far below all that a vector has of
-#: a law, the imaginary part may be 1e-9 of the size, and an error of this part would be one of the last digits.
+#: Errors of a resolvent are measured by its imaginary part, or by this part of its size where that is larger. Far below
+#: a law the imaginary part may be 1e-9 of the size, and has lost most of its digits to rounding.
 _SEEN = 1e-6
 #: Largest error that rounding may leave.
 _LOST = 1e-2
@@ -51,7 +51,8 @@ class LawAtPoints(NamedTuple):
     importance : ndarray, shape (points,)
         Factors of the errors.
     tolerance : float
-        Largest error of the resolvent, over its imaginary part where this is not next to nothing, times the importance.
+        Largest error of the resolvent, times the importance. An error is measured by the imaginary part, or by
+        `_SEEN` times the size where that is larger.
     faint : float, optional
         Directions of the span of a rule's vectors that are fainter are left out. They hold little but rounding, which
         moves nodes by up to the rounding of the law over this number.

@@ -35,11 +35,10 @@ __all__ = ["StretchedLaw", "StretchedPoints"]
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-#: Relative residual of the fixed point; steps after which it is given up: all of them, and those that did not halve the
-#: residual.
+#: Relative residual of the fixed point; the most steps to it, and the most in a row that do not halve the residual.
 _TOLERANCE, _MAX_STEPS, _PATIENCE = 1e-12, 500, 40
-#: Logarithm of the distance from zero over that of the next point, where solutions are followed to a point, and their
-#: relative residual.
+#: Where a solution is followed to a point near zero: how much the logarithm of the distance from zero falls from one
+#: place to the next, and the relative residual that is small enough on the way.
 _STRIDE, _ON_THE_WAY = 0.5, 1e-6
 #: The residual that rounding leaves at a point as far from the real axis as from zero; nearer to the axis it is larger.
 _ROUNDING = 1e-15

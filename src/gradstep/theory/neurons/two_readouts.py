@@ -67,7 +67,7 @@ _ROUNDING = 1e-5
 _DEPENDENT = 2e-5
 #: Parts of a step that are tried at most.
 _PARTS = 40
-#: Parts of a step that differ by less are the same.
+#: Parts of a step that differ by no more are the same.
 _SAME_PART = 1e-12
 #: Factor of the tolerance for the eigenvalues that vectors get, and the largest one. With a factor of 100 errors are
 #: up to .3 % off because of it, with one of 10 they jump by up to .1 % where rounding adds or removes an eigenvalue.
@@ -388,8 +388,8 @@ def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
 def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:
     """Return the part of a step, at most one, at which a convex function that is quadratic in pieces is lowest.
 
-    There the straight piece of its slope crosses zero. If this piece crosses beyond where zero can be, the middle of
-    that range is tried.
+    There a straight piece of its slope crosses zero. Each part that is tried tells on which side of it this place is.
+    The next one is where the piece at hand crosses zero, or the middle of what is left if that is not inside it.
     """
 
     def fall(part: float) -> tuple[float, float]:
@@ -401,13 +401,12 @@ def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:
     low, high, part = 0.0, 1.0, 1.0
     for _ in range(_PARTS):
         falls, bend = fall(part)
-        if part == 1.0 and falls >= 0:
-            return 1.0
+        if abs(falls) <= _SAME_PART * bend or (part == 1.0 and falls > 0):
+            break
         low, high = (part, high) if falls > 0 else (low, part)
         crossed = part + falls / bend
-        last, part = part, crossed if low <= crossed <= high else (low + high) / 2
-        if abs(part - last) <= _SAME_PART:
-            break
+        # Two pieces that cross at the ends of the range would take turns for ever.
+        part = crossed if low < crossed < high else (low + high) / 2
     return part
 
 

@@ -493,10 +493,13 @@ def _search(equations: Equations, spacing: float, lightest: float) -> list[_Pane
     for tolerance in _TAILS:
         bands = [_resolved(equations, band, tolerance) for band in bands]
         error = _MASS_TOLERANCE if tolerance == _TAILS[-1] else _ABOVE_TAIL * tolerance * equations.mass
-        while _missing(equations, bands) > error and not _is_next_to_zero(equations, bands):
+        while _missing(equations, bands) > error:
             if _missing(equations, bands) < lightest:
                 raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
             hidden = _hidden(equations, bands, tolerance)
+            low = hidden is None or hidden.upper < _NOTHING * max(band.upper for band in [hidden, *bands])
+            if low and _is_next_to_zero(equations, bands):
+                break
             if hidden is None and _missing(equations, bands) < _ROUGH_MASS:
                 break
             if hidden is None or len(bands) == most:

@@ -143,6 +143,12 @@ def flag(field: str, value: object) -> bool:
     return bool(value)
 
 
+def function_or_none(field: str, value: object, allowed: str) -> None:
+    """Refuse what is neither None nor can be called."""
+    if value is not None and not callable(value):
+        raise InvalidInput(field, value, allowed)
+
+
 def one_of(field: str, value: object, choices: Sequence[str]) -> str:
     """Return one of a few words."""
     if not isinstance(value, str) or value not in choices:

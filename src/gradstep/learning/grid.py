@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import flag
-from gradstep.errors import InvalidInput
+from gradstep.checks import flag, function_or_none
 from gradstep.host import to_host
 from gradstep.learning.caveats import caveats_of, copies
 from gradstep.learning.classification import are_classes
@@ -93,8 +92,7 @@ def learning_curve(
     array([10., 10., 10., 10.])
     """
     interpolate = flag("interpolate", interpolate)
-    if progress is not None and not callable(progress):
-        raise InvalidInput("progress", progress, "a function of two numbers of pairs: those done, and all")
+    function_or_none("progress", progress, "a function of two numbers of pairs: those done, and all")
     given = checked_rows(features, targets, sample_weight)
     rows, width = (int(size) for size in given.features.shape)
     sizes = checked_sizes(n, rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gradstep.checks import flag, one_of, real
+from gradstep.checks import flag, function_or_none, one_of, real
 from gradstep.errors import InvalidInput
 from gradstep.host import host_errors
 from gradstep.problem import Problem
@@ -96,8 +96,7 @@ def simulate(
     penalties, is_path = penalties_of(problem, ridge)
     fresh = count("test_samples", test_samples, most=MOST_TEST_SAMPLES)
     one_of("fit", fit, ("drawn", "expected"))
-    if progress is not None and not callable(progress):
-        raise InvalidInput("progress", progress, "a function of two numbers: what is done, and all there is")
+    function_or_none("progress", progress, "a function of two numbers: what is done, and all there is")
     if fit == "expected" and fresh:
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
     if fit == "expected" and rows is not None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.checks import function_or_none
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import CONVENTION, Problem, Step, check_problem, link_of
@@ -316,8 +317,7 @@ def tune(
     if bounds is not None and not isinstance(bounds, Mapping):
         raise InvalidInput("bounds", bounds, "a mapping of parameter to (low, high)")
     check_labels(problem)
-    if progress is not None and not callable(progress):
-        raise InvalidInput("progress", progress, "a function of the number of predictions made")
+    function_or_none("progress", progress, "a function of the number of predictions made")
     search = _Search(problem, _names(over), bounds or {}, progress)
     if search.nothing_to_learn and "ridge" in search.names and len(search.names) > 1:
         told = (

@@ -295,16 +295,26 @@ def test_a_light_band_is_found_where_mass_is_missing(size: float, share: float) 
         find_law(equations, [0.12], lightest=2 * share)
 
 
-@pytest.mark.parametrize(
-    ("faint", "bands", "atom"), [((1e-15, 1e-19), [0.3], 0.7), ((1e-9, 1e-20), [0.125, 0.3], 0.575)]
-)
-def test_eigenvalues_next_to_nothing_count_as_zero(faint: tuple[float, ...], bands: list[float], atom: float) -> None:
-    """Rows of three sizes, .6, .25 and .15 of them: by exact separation each has a band of its own."""
+@pytest.mark.parametrize("width", [400, 500, 1000, 5000])
+@pytest.mark.parametrize(("faint", "counted"), [((1e-15, 1e-19), 300), ((1e-9, 1e-20), 425)])
+def test_eigenvalues_next_to_nothing_count_as_zero(width: int, faint: tuple[float, ...], counted: int) -> None:
+    """Of 500 rows, 300 are large and 125 are faint in the second case; by exact separation each size has its band."""
     noise = np.array([[1.0, *faint]])
     slope, shares = 1e-3 * np.sqrt(noise), np.array([0.6, 0.25, 0.15])
-    law = find_law(FeatureEquations(np.zeros(3), 0 * noise, slope, noise, shares, np.array([1000.0]), 500.0, 500.0))
-    assert [band.mass for band in law.bands] == pytest.approx(bands, abs=1e-6)
-    assert law.atom == pytest.approx(atom, abs=1e-6)
+    law = find_law(
+        FeatureEquations(np.zeros(3), 0 * noise, slope, noise, shares, np.array([float(width)]), 500.0, 500.0)
+    )
+    bands = np.diff([0, 300, min(counted, width)])[::-1] / width
+    assert [band.mass for band in law.bands] == pytest.approx(bands[bands > 0], abs=1e-6)
+    assert law.atom == pytest.approx(1 - bands.sum(), abs=1e-6)
+
+
+def test_neurons_of_next_to_nothing_count_as_zero() -> None:
+    noise = np.array([[1.0], [1e-16]])
+    width, slope = np.array([300.0, 200.0]), 1e-3 * np.sqrt(noise)
+    law = find_law(FeatureEquations(np.zeros(1), 0 * noise, slope, noise, np.ones(1), width, 500.0, 800.0))
+    assert [band.mass for band in law.bands] == pytest.approx([0.6], abs=1e-6)
+    assert law.atom == pytest.approx(0.4, abs=1e-6)
 
 
 @pytest.mark.parametrize("samples", [1e6, 1e8, 1e10])

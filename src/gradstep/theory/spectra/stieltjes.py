@@ -53,7 +53,8 @@ _STEP_TOLERANCE = 1e-9
 _EDGE_TOLERANCE, _KNOWN, _NEXT = 1e-12, 0.3, 1e-9
 #: Distance of a solution from the tangent at the last one below which longer steps are taken, and how long those are.
 _STRAIGHT, _LARGEST_SHARE = 1e-3, 0.9
-#: How far below a place in a band, as a share of it, a density without an edge is taken to go on to zero.
+#: A density is followed down from a place in its band. If it has no edge above this share of that place, it is taken to
+#: go on to zero.
 _HARD = 1e-12
 #: Newton's steps at a point of a path, and the change of a logarithm beyond which it has met another solution; the
 #: smallest step along the path, relative to its end, and the most of them.
@@ -86,9 +87,9 @@ _ROUGH_MASS, _MASS_TOLERANCE = 1e-3, 1e-6
 _MOST_PASSED = 8
 #: Share of the missing mass below which an interval is not looked into.
 _MUCH = 0.1
-#: Eigenvalues below this share of the bulk's upper edge count as zero, so that the search for bands ends there; and the
-#: part of the missing mass that must be there. Where features saturate, rows far out are alike to many digits, and
-#: their eigenvalues fall without end.
+#: Eigenvalues below this share of the bulk's upper edge may count as zero, and the search for bands ends there. They do
+#: if at least the second share of the missing mass is there. Where features saturate, rows far out are alike to many
+#: digits, and their eigenvalues fall without end.
 _NOTHING, _NEARLY_ALL = 1e-14, 0.99
 #: Largest height of the way around light bands, over the eigenvalue that it leads to; shorter ways are lower.
 _DETOUR = 0.1
@@ -218,7 +219,8 @@ class Law:
     bands : tuple of Band
         Continuous part, in increasing order.
     atom : float
-        Share of zero eigenvalues, and of those below 1e-14 of the largest where there is no end to them.
+        Share of zero eigenvalues. Where eigenvalues fall without end, those below 1e-14 of the bulk's upper edge count
+        as zero.
     residual : float
         Largest residual of the equations.
     """
@@ -461,11 +463,12 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest:
         except NotConverged as error:
             failure = error
             continue
-        missing, zero = _missing(equations, found), 1 - equations.mass
-        next_to_zero = missing if _is_next_to_zero(equations, found) else 0.0
-        if abs(missing - next_to_zero) < _MASS_TOLERANCE:
+        missing, atom = _missing(equations, found), 1 - equations.mass
+        if _is_next_to_zero(equations, found):
+            missing, atom = 0.0, atom + missing
+        if abs(missing) < _MASS_TOLERANCE:
             bands = [panels.band() for panels in reversed(found)]
-            return Law(tuple(bands), zero + next_to_zero, max(band.residual for band in bands))
+            return Law(tuple(bands), atom, max(band.residual for band in bands))
         failure = _lost(equations, found)
     raise failure
 
@@ -497,8 +500,8 @@ def _search(equations: Equations, spacing: float, lightest: float) -> list[_Pane
             if _missing(equations, bands) < lightest:
                 raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
             hidden = _hidden(equations, bands, tolerance)
-            low = hidden is None or hidden.upper < _NOTHING * max(band.upper for band in [hidden, *bands])
-            if low and _is_next_to_zero(equations, bands):
+            none_above = hidden is None or hidden.upper < _lowest(equations, bands)
+            if none_above and _is_next_to_zero(equations, bands):
                 break
             if hidden is None and _missing(equations, bands) < _ROUGH_MASS:
                 break
@@ -515,16 +518,21 @@ def _missing(equations: Equations, bands: Sequence[_Panels]) -> float:
     return equations.mass - sum(band.mass for band in bands)
 
 
+def _lowest(equations: Equations, bands: Sequence[_Panels]) -> float:
+    """Return the place below which eigenvalues may count as zero, given the bands found, the highest first."""
+    return _NOTHING * (bands[0].upper if bands else equations.top)
+
+
 def _is_next_to_zero(equations: Equations, bands: Sequence[_Panels]) -> bool:
     r"""Return whether mass is missing, and nearly all of it belongs to eigenvalues that count as zero.
 
-    At :math:`iy` the transform has :math:`y\,\mathrm{Im}\,m=\int y^2/(x^2+y^2)\,\rho(dx)`: what is far below `y`, and
-    hardly anything of what is far above it.
+    The mass below `y` is read off at :math:`iy`, where :math:`y\,\mathrm{Im}\,m=\int y^2/(x^2+y^2)\,\rho(dx)`: the factor
+    of the density is one far below `y`, and zero far above it.
     """
     missing = _missing(equations, bands)
     if not bands or missing < _MASS_TOLERANCE:
         return False
-    y = _NOTHING * bands[0].upper
+    y = _lowest(equations, bands)
     try:
         point = advance(equations, start(equations, 1e3j * equations.top), 1j * y)
     except NotConverged:
@@ -548,7 +556,7 @@ def _walk(equations: Equations, spacing: float) -> list[_Panels]:
     bands: list[_Panels] = []
     x = equations.top
     point = advance(equations, start(equations, 1e3j * x), x * (1 + 1j * spacing))
-    while x > _NOTHING * (bands[0].upper if bands else equations.top):
+    while x > _lowest(equations, bands):
         x *= np.exp(-spacing)
         point = advance(equations, point, x * (1 + 1j * spacing))
         value, slope = equations.transform(point.state, point.tangent)
@@ -584,7 +592,7 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
     """
     zero = np.zeros(1), np.array([1 - equations.mass])
     eigenvalue, weight = (np.concatenate(parts) for parts in zip(zero, *(band.rule for band in bands), strict=True))
-    missing, highest = _missing(equations, bands), bands[0].upper if bands else equations.top
+    missing, lowest = _missing(equations, bands), _lowest(equations, bands)
     places: list[tuple[float, Point]] = []
 
     def look(origin: Point, low: float, high: float) -> None:
@@ -611,7 +619,7 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
         centre = _below(equations, point) if bound < missing / _MUCH else None
         if centre is not None:
             return _band(equations, centre, min(height / x, COARSE[0]), _gap(bands, x), tolerance)
-        if height > _FINEST * x and x > _NOTHING * highest:
+        if height > _FINEST * x and x > lowest:
             look(point, x - height, x)
             look(point, x, x + height)
     return None

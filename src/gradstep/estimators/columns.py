@@ -22,6 +22,7 @@ __all__ = [
     "check_names",
     "check_numbers",
     "is_categorical",
+    "is_number",
     "refuse_dates",
 ]
 
@@ -201,12 +202,13 @@ class Columns:
         if is_categorical(column):
             return
         present = {level for level in map(_level, np.asarray(column, dtype=object)) if level is not None}
-        if present and not present & set(levels) and not any(map(_is_number, levels)):
+        if present and not present & set(levels) and not any(map(is_number, levels)):
             known = f"text or categories such as {levels[0]!r}" if levels else "text or categories"
             raise ValueError(f"Column {column.name!r} of X holds numbers, but held {known} in the fit.")
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -10,7 +10,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from gradstep.estimators.columns import is_missing, refuse_dates
+from gradstep.estimators.columns import is_missing, is_number, refuse_dates
 
 __all__ = ["class_targets", "codes", "mistaken", "number_targets", "target_matrix"]
 
@@ -54,19 +54,11 @@ def number_targets(y: Any) -> NDArray[np.float64]:
     try:
         numbers = np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
     except (TypeError, ValueError):
-        text = next((str(value) for value in values.flat if isinstance(value, str) and not _is_number(value)), None)
+        text = next((str(value) for value in values.flat if isinstance(value, str) and not is_number(value)), None)
         if text is None:
             raise
         raise ValueError(f"y holds {text!r}, which is no number; OneStepClassifier learns classes.") from None
     return numbers.reshape(len(numbers), -1)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
 
 
 def target_matrix(y: Any) -> NDArray[np.float64]:

@@ -293,9 +293,7 @@ def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, q
     target = output.mean + averages.pull / curvature
     target_slope = averages.slope / curvature
     square = (
-        averages.power / curvature**2
-        + 2 * (target * output.mean + target_slope * output.slope)
-        - (output.mean**2 + output.slope**2 + output.variance)
+        averages.power / curvature**2 + 2 * (target * output.mean + target_slope * output.slope) - _mean_square(output)
     )
     # Features in units where loss and penalty have curvature one.
     root, scale, own = np.sqrt(gain), np.sqrt(quadratic.stiffness), network.tables.features
@@ -408,7 +406,7 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
         return nothing, 0.0, 1
     state, best, sweeps = _attempts(image_of(network), guess, unit, _NEAR)
     if state is None and _is_ridge(penalty):
-        square = float(network.tables.groups.weight @ _mean_square(features))
+        square = float(network.tables.groups.weight @ _mean_square(features) @ features.weight)
         strong = max(_STRONG * network.sizes.width * square, network.sizes.ridge)
         state, followed, more = _followed(with_ridge, guess, unit, strong, network.sizes.ridge, fields=fields)
         best, sweeps = min(best, followed), sweeps + more
@@ -418,9 +416,9 @@ def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty
     return state, best, sweeps
 
 
-def _mean_square(features: ConditionalFeatures) -> Array:
-    """Return the mean square of the features of each group."""
-    return np.asarray((features.mean**2 + features.slope**2 + features.variance) @ features.weight)
+def _mean_square(law: OutputLaw | ConditionalFeatures) -> Array:
+    """Return the mean square, given kappa, of outputs or features that have a mean, a slope and a variance there."""
+    return np.asarray(law.mean**2 + law.slope**2 + law.variance)
 
 
 def _followed(
@@ -490,7 +488,7 @@ def _plain_sweeps(image: _Image, start: _State, unit: float, near: float) -> tup
         if not np.isfinite(gap).all():
             break
         found, output = state, state.output
-        scale = math.sqrt(float((output.mean**2 + output.slope**2 + output.variance).max())) / unit
+        scale = math.sqrt(float(_mean_square(output).max())) / unit
         # Outputs are compared with the largest of them; the rest of the vector consists of logarithms.
         change = np.concatenate([gap[: 2 * len(output.mean)] / max(scale, 1.0), gap[2 * len(output.mean) :]])
         if np.abs(change).max() < near:

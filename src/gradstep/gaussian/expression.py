@@ -91,7 +91,7 @@ class Apply:
 Expression = Constant | Variable | Sum | Product | Power | Apply
 #: A number whose exponential, and that of its opposite, is a finite number.
 _LARGEST_EXPONENT = 700.0
-#: The largest power of a sigmoid that is looked for beside an exponential, unless it is all of the power that is there.
+#: In ``exp(k u) sigmoid(-u)**m`` the powers ``k = 1, 2, ...`` up to this one are looked for, and ``k = m``.
 _MOST_SIGMOIDS = 12
 #: The variable x of every formula.
 VARIABLE = Variable()

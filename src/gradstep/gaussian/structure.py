@@ -162,10 +162,10 @@ def _strip(expression: Expression) -> tuple[float, float, float]:
             poles, orders, rates = zip(*map(_strip, factors), strict=True)
             return min(poles), sum(orders), sum(rates)
         case Power(base, exponent):
+            if not (exponent > 0 and exponent.is_integer()):
+                return *_nearest_root(base, exponent), 0.0
             pole, order, rate = _strip(base)
-            if exponent > 0 and exponent.is_integer():
-                return pole, exponent * order, exponent * rate
-            return *_nearest_root(base, exponent), 0.0
+            return pole, exponent * order, exponent * rate
         case Apply("exp", argument) if (narrowing := _narrowing(argument)) > 0:
             return math.inf, 0.0, math.sqrt(narrowing) / _STRIP_OF_BUMP
         case Apply("log" | "sqrt", argument) if affine(argument) is None:
@@ -205,9 +205,9 @@ def _polynomial(expression: Expression) -> Polynomial | None:
 def _nearest_root(expression: Expression, exponent: float = 1.0) -> tuple[float, float]:
     """Return how far from the real axis the root of a polynomial is that narrows the strip most, and its order.
 
-    At roots powers and the logarithm of the polynomial are not analytic. The order is how often the root is one, times
-    the size of the exponent. Both numbers are zero for anything else, and where rounding of the coefficients hides
-    where the roots are.
+    At a root, powers and the logarithm of the polynomial are not analytic. The order is the multiplicity of the root,
+    times the size of the exponent. Both numbers are zero if the expression is no polynomial, and if rounding of the
+    coefficients hides where the roots are.
     """
     found = _polynomial(expression)
     if found is None:
@@ -221,12 +221,13 @@ def _nearest_root(expression: Expression, exponent: float = 1.0) -> tuple[float,
             return math.inf, 0.0
         distance, apart = np.abs(roots.imag), np.abs(roots[:, None] - roots)
         near = _ONE_ROOT * distance[:, None]
-        # A root is known if the polynomial is more than rounding as far from it as roots are apart that count as two.
+        # From the distance at which another root would count as a second one, the polynomial must be larger than its
+        # rounding. Otherwise the root may as well be elsewhere.
         there = np.abs(coefficients[-1]) * np.prod(np.maximum(apart, near), axis=1)
         rounding = _ROUNDING * polyval(np.abs(roots), np.abs(coefficients)) + np.abs(polyval(roots, coefficients))
         if not np.all(there > rounding):
             return 0.0, 0.0
-    # The rounding of coefficients parts a multiple root.
+    # Rounding of the coefficients splits a multiple root into several.
     orders = abs(exponent) * np.sum(apart < near, axis=1)
     worst = int(np.argmin([_with_order(*each) for each in zip(distance, orders, strict=True)]))
     return float(distance[worst]), float(orders[worst])

@@ -631,7 +631,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         for k, (each, direction) in enumerate(zip(along, directions, strict=True)):
             mean, inner = direction.part * vectors.mean[:, k], direction.part * vectors.inner[:, k]
             among += each * (to_first @ mean.T + to_left @ inner.T).mT
-        # Of sums of the same samples: equation (N11).
+        # The resolvent between two sums over the samples: equation (N11).
         by_weight, *by_projection = self._sum_means(points)
         eta, q, square = self._eta, self.root, gain[:, y, y, None]
         one = (1 - eta * gain[:, y, -1, None]) * to_samples[..., y] + eta * square * to_samples[..., -1]

@@ -197,8 +197,8 @@ class StepStatistics:
         known, one, two = self.fluctuations.projection_variance
         along = samples.form_along(samples.alignment)
         if one**2 >= 4 * along * two:
-            # Of the new direction only the variance of initial rows is known. Where the others would leave some row a
-            # variance below zero they are in proportion to it.
+            # Along the new direction the variance of the initial rows is known. The two other terms are kept, unless
+            # some row would then have a variance below zero: there they change in proportion to the first.
             one, two = one * along / known, two * along / known
         return replace(
             self,

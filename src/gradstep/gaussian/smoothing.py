@@ -43,11 +43,11 @@ Reduction = Callable[[Array, Array], Callable[[Array], Array]]
 _DIGITS = 32.0  # -ln of the relative error aimed at in the trapezoidal rule
 _WIDEST_SHIFT = 8.0
 _TRAPEZOID_LIMIT = 500
-# Values of a function at once, a quarter of a megabyte: blocks of a megabyte take half as long again, because their memory
-# is given back to the system and fetched anew.
+# Values of a function at once, a quarter of a megabyte: blocks of a megabyte take half as long again, because their
+# memory is given back to the system and fetched anew.
 _CHUNK = 1 << 15
-# Elements at once where each has some two hundred nodes of its own: with four times as many, averages take up to 1.7 times
-# as long.
+# Elements at once where each has some two hundred nodes of its own: with four times as many, averages take up to 1.7
+# times as long.
 _ROWS = 64
 _MOST_SINES = 8  # in a closed form, which takes every pair of them
 _ONE_BUCKET = 20_000

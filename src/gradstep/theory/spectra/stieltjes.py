@@ -526,8 +526,8 @@ def _lowest(equations: Equations, bands: Sequence[_Panels]) -> float:
 def _is_next_to_zero(equations: Equations, bands: Sequence[_Panels]) -> bool:
     r"""Return whether mass is missing, and nearly all of it belongs to eigenvalues that count as zero.
 
-    The mass below `y` is read off at :math:`iy`, where :math:`y\,\mathrm{Im}\,m=\int y^2/(x^2+y^2)\,\rho(dx)`: the factor
-    of the density is one far below `y`, and zero far above it.
+    The mass below `y` is read off at :math:`iy`, where :math:`y\,\mathrm{Im}\,m=\int y^2/(x^2+y^2)\,\rho(dx)`. The
+    factor of the density is one far below `y`, and zero far above it.
     """
     missing = _missing(equations, bands)
     if not bands or missing < _MASS_TOLERANCE:

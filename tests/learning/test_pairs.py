@@ -66,6 +66,17 @@ def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):
     assert (found.training_error > 0).all()
 
 
+def test_standard_errors_of_training_errors_that_are_almost_nothing(monkeypatch):
+    """With fewer samples than features a training error is proportional to the square of a penalty next to nothing."""
+    features, targets = rows("random features", count=120, width=200)
+    ridges = np.logspace(-5, 1, 9) * np.square(features).sum() / features.shape[1]
+    found, exact, _ = both(features, targets, monkeypatch, n=np.linspace(10, 100, 8).astype(int), ridge=ridges)
+    np.testing.assert_allclose(found.training_standard_error, exact.training_standard_error, rtol=0.15)
+    for curve, digits in ((exact, 0.01), (found, 0.1)):
+        relative = curve.training_standard_error / curve.training_error
+        np.testing.assert_allclose(relative[:3, 0], relative[:3, 1], rtol=digits)
+
+
 @pytest.mark.parametrize(("size", "seed"), [(0.7, 2), (2.5, 1)])
 def test_standard_errors_are_right_where_rows_have_features_of_their_own(size, seed):
     """With n = M those of the diagonal are too large by the inverse square of what the leverage leaves."""

@@ -37,6 +37,9 @@ _SOLVED, _TOLERANCE = 1e-3, 1e-4
 #: Samples over rows of the pool up to which single precision is enough, since a row has at least 1 - n/M left. And from
 #: which it is tried: a row has n/M - 1 over its weight left, unless its weight is the largest.
 _SINGLE, _SINGLE_BEYOND = 0.98, 1.2
+#: Training error over test error below which all digits are needed: influences on the training error are what two much
+#: larger numbers leave of each other.
+_DIGITS = 1e-5
 #: With more samples than rows, few digits are enough if each row of the fit keeps so much of its residual.
 _LEFT = 0.03
 #: Largest leverage of a row above which it may have a feature of its own. Below n = M it then has hardly any weight,
@@ -151,7 +154,9 @@ def _rough_errors(pool: Pool, pair: Pair, start: Array | None) -> RowErrors:
         with host_errors(), np.errstate(divide="ignore", invalid="ignore"):
             fit = weighted_fit(pool, *pair, start, _SOLVED, single=single)
             if ratio <= 1 or (fit.capped_share == 0 and float(pool.xp.min(fit.remainder)) > _LEFT):
-                return row_errors(fit, _TOLERANCE, rounded=True)
+                errors = row_errors(fit, _TOLERANCE, rounded=True)
+                if float(errors.training_error) > _DIGITS * float(errors.test_error):
+                    return errors
             start = fit.weights
     except TooFewRows:
         raise
@@ -233,6 +238,7 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < 2 * rough.tolerances, 0.0, math.nan)
     known[[leverages[pair] > _ALONE for pair in pairs]] = math.nan
     known[rough.whole, :2] = 0.0
+    known[rough.scaled, 3] = math.nan
     cells: dict[int, Cell] = {}
     corrections: dict[int, Array] = {}
 

@@ -38,6 +38,9 @@ _SCALES = np.array([1.0, 0.5])
 _LATTICE = 5
 #: Numbers in the columns of all pairs that are treated at once, and features for each such column.
 _COLUMNS, _FEATURES_PER_COLUMN = 2**17, 16
+#: Training error over test error below which the diagonal does not tell the influences on it: they are what two numbers
+#: that are a hundred times larger leave of each other.
+_INTERPOLATES = 1e-2
 #: Largest factors that were measured, see `_bounds`; and the smallest number that is told from zero.
 _ERROR_BOUND, _DEVIATION_BOUND, _LEAST_BOUND = 2.0, 1.2, 1e-9
 
@@ -61,6 +64,9 @@ class Rough(NamedTuple):
         logarithm.
     whole : ndarray, shape (G,)
         Pairs with n = M, whose errors are exact.
+    scaled : ndarray, shape (G,)
+        Pairs with a small training error: rows have the same relative influence on it as on the test error. That is
+        good to a factor that bounds do not tell.
     """
 
     places: Host
@@ -71,6 +77,7 @@ class Rough(NamedTuple):
     tolerances: Host
     bounds: Host
     whole: NDArray[np.bool_]
+    scaled: NDArray[np.bool_]
 
 
 def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
@@ -121,8 +128,11 @@ def rough_errors(pool: Pool, pairs: list[Pair]) -> Rough | None:
     every = np.moveaxis(np.tensordot(spread, per_error, axes=1), 1, 0) * equal[:, :, None]
     for node in nodes:
         every[:, node] = influences[node]
+    small = errors[1] < _INTERPOLATES * errors[0]
+    every[1, small] = (errors[1] / errors[0])[small, None] * every[0, small]
+    deviations[1, small] = every[1, small].std(axis=1)
     tolerances = _tolerances(errors, deviations, pool.rows)
-    return Rough(places, weights, errors, deviations, every, tolerances, bounds, whole)
+    return Rough(places, weights, errors, deviations, every, tolerances, bounds, whole, small)
 
 
 class _Diagonal(NamedTuple):

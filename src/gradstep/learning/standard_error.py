@@ -13,6 +13,7 @@ Docs, "Learning curve", equations (F7) and (F14).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ __all__ = [
 
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
+#: Root of the training error over the test error, below which that tolerance is smaller in proportion: the influence on
+#: the training error is a difference of two numbers that are larger by the inverse of this root. And the smallest part
+#: of the tolerance: with less, rounding in single precision would be left.
+_SMALL, _LEAST_PART = 1 / 30, 2e-4
 
 
 def influence_on_test_error(errors: RowErrors) -> Array:
@@ -116,7 +121,9 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     pool, gain, squares = errors.fit.resolvent.pool, 1 + errors.fit.leverage, errors.squares
     xp = pool.xp
     population, ridge = (xp.asarray(rates, device=device(gain)) for rates in ([1.0, 0.0], [0.0, 1.0]))
-    response = increment_response(errors, population=population, ridge=ridge)
+    kept = float(xp.min(errors.training_error)) / max(float(xp.min(errors.test_error)), NOTHING)
+    tolerance = _TOLERANCE * min(1.0, max(math.sqrt(kept) / _SMALL, _LEAST_PART))
+    response = increment_response(errors, population=population, ridge=ridge, tolerance=tolerance)
     found = [
         _centred(errors, squares + response[:, :1], errors.test_error),
         _centred(errors, squares / gain - errors.fit.resolvent.ridge * response[:, 1:], errors.training_error),

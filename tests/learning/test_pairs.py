@@ -47,7 +47,7 @@ def both(features, targets, monkeypatch, **options):
         pytest.param("random features", 12, marks=pytest.mark.statistical),
         pytest.param("after a step", 24, marks=pytest.mark.statistical),
         pytest.param("heavy tails", 43, marks=pytest.mark.statistical),
-        ("weighted", 16),
+        ("weighted", 18),
     ],
 )
 def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):
@@ -201,6 +201,14 @@ def test_a_smooth_function_needs_few_places_and_a_rough_one_all():
     asked.clear()
     assert not refined(places, [0], measured(smooth), tolerances, np.zeros((100, 1))).any()
     assert not asked
+
+
+def test_a_dip_between_places_that_agree_is_found():
+    """Splines through equal values agree everywhere: only a value far from all others tells of what is between."""
+    places = np.linspace(0, 2, 41)[:, None] * [1.0, 0.0]
+    dip = -np.exp(-np.square((places[:, 0] - 1.2) / 0.3))
+    values = refined(places, [0, 40], lambda place: dip[[place]], np.full((41, 1), 0.02), np.full((41, 1), np.nan))
+    np.testing.assert_allclose(values[:, 0], dip, atol=0.03)
 
 
 def test_places_in_doubt_are_measured_together():

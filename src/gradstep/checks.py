@@ -25,6 +25,7 @@ __all__ = [
     "bounded",
     "finite",
     "flag",
+    "function_or_none",
     "integer",
     "is_infinite",
     "is_integer",

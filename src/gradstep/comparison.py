@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import flag, one_of
+from gradstep.checks import flag, function_or_none, one_of
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
@@ -408,6 +408,7 @@ def compare(
         raise InvalidInput("sources", sources, "False with fit='expected', which is one of the two that are compared")
     if sources and rows is not None:
         raise InvalidInput("sources", sources, "False with rows of a table, of which no expected errors are known")
+    function_or_none("progress", progress, "a function of two numbers: what is done, and all there is")
     found = predict_each(listed, some=True)
     options = {
         "rows": rows,

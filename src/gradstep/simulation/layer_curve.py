@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import bounded, finite, positive, real
+from gradstep.checks import bounded, finite, function_or_none, positive, real
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, scalar_function
 from gradstep.labels import Labels
@@ -178,6 +178,7 @@ class Layer:
         penalties = np.atleast_1d(positive("ridge", ridge))
         real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
         rows = None if pool is None else count("pool", pool, 1)
+        function_or_none("progress", progress, "a function of two numbers of pools: those done, and all")
         population = Population(self.seed, len(self.weights), self.labels.noise**2, self._draw, self._risk)
         with threads_for_products(BLOCK_ROWS, *self.weights.shape), within_range("the learning curve"):
             return expected_errors(population, sizes, penalties, tolerance=tolerance, pool=rows, progress=progress)

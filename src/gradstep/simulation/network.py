@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, flag, one_of
+from gradstep.checks import LARGEST_NUMBER, flag, function_or_none, one_of
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
@@ -315,6 +315,7 @@ class Network:
         count("steps", steps, 1)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
+        function_or_none("progress", progress, "a function of two numbers of steps: those done, and all")
         own = optimiser is None and not options
         rule = Damped(self.problem.damping) if own else optimiser_of(optimiser or "gradient", options)
         memory, weights = None, self.before

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradstep.checks import integer, real
+from gradstep.checks import function_or_none, integer, real
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.sweeps.collect import check_collectable, collect
@@ -73,6 +73,7 @@ def run(
         If results cannot be written or workers cannot be reached any more; what is finished is kept.
     """
     _check_options(design, shard, until_se, max_seeds)
+    function_or_none("report", report, "a function of a gradstep.sweeps.State")
     with closing(executor() if executor is not None else here(workers)) as place:
         if design.device is not None and design.seeds:
             _check_device(design.device, design.dtype, place)

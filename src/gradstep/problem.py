@@ -950,6 +950,14 @@ class Problem:
         return Summary("Problem", table=Table(["parameter", "value"], rows)).html()
 
 
+def _refuse_change(problem: object, name: str, value: object) -> None:
+    """Say how a problem is made that differs in one field."""
+    raise dataclasses.FrozenInstanceError(f"a problem does not change: use problem.replace({name}=...)")
+
+
+Problem.__setattr__ = _refuse_change  # type: ignore[method-assign]  # a frozen class may not have one of its own
+
+
 def named_function(name: str, value: FunctionLike) -> ScalarFunction:
     """Return the function of a field, or raise an error that names the field."""
     try:

@@ -1,6 +1,7 @@
 """What all functions of the package have in common."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -82,5 +83,124 @@ def test_who_hears_of_progress_is_checked(name, option):
 
 def test_all_that_report_progress_are_tried_here():
     options = {"progress", "report", "callback"}
-    found = {(name, each) for name, one in public_functions() for each in options & {*inspect.signature(one).parameters}}
+    found = {
+        (name, each) for name, one in public_functions() for each in options & {*inspect.signature(one).parameters}
+    }
     assert found == set(REPORTING)
+
+
+LABELS = ROWS[:, 0] > 0
+LIMIT = PROBLEM.replace(d=float("inf"), width="1.5d", n_step="4d", n="3d", ridge="d/10")
+
+
+def classifier(width=8, **options):
+    return gs.OneStepClassifier(width, random_state=0, **options).fit(ROWS, LABELS)
+
+
+def regressor(width=8, **options):
+    return gs.OneStepRegressor(width, random_state=0, **options).fit(ROWS, ROWS[:, 0])
+
+
+def network():
+    return gs.Network(PROBLEM, 0)
+
+
+def features(width=8, **options):
+    return gs.OneStepFeatures(width, random_state=0, **options).fit_transform(ROWS, ROWS[:, 0])
+
+
+def curve_of_rows(n=(20, 40)):
+    return gs.learning_curve(ROWS, ROWS[:, 0], n=n, ridge=1.0)
+
+
+def layer_curve(n=20, pool=400, seed=0):
+    return gs.layer_learning_curve(ROWS, "relu", "sin", n=n, ridge=1.0, pool=pool, seed=seed).test_error
+
+
+def swept(seeds=2, workers=1, **options):
+    return gs.sweep(PROBLEM, {"n": [20]}, seeds=seeds, workers=workers, **options)["test_error_mean"].values
+
+
+#: All integers that are given, by the name of the function and that of the option: a good one, and a result with it.
+INTEGERS = {
+    ("Inputs.at_dimension", "d"): (40, lambda given: gs.Inputs.power_law(0.5).at_dimension(given).eigenvalues),
+    ("Inputs.counts", "d"): (8, gs.Inputs.power_law(0.5, classes=2).counts),
+    ("Inputs.from_data", "classes"): (2, lambda given: gs.Inputs.from_data(ROWS, classes=given).eigenvalues),
+    ("Inputs.from_data", "seed"): (3, lambda given: gs.Inputs.from_data(ROWS, seed=given).eigenvalues),
+    ("Inputs.power_law", "classes"): (3, lambda given: gs.Inputs.power_law(0.5, classes=given).eigenvalues),
+    ("Inputs.power_law", "d"): (8, lambda given: gs.Inputs.power_law(0.5, d=given).eigenvalues),
+    ("Inputs.spiked", "d"): (8, lambda given: gs.Inputs.spiked([2.0], d=given).eigenvalues),
+    ("LearningCurve.change", "before"): (20, lambda given: curve_of_rows().change(given, 40)),
+    ("LearningCurve.change", "after"): (40, lambda given: curve_of_rows().change(20, given)),
+    ("Network", "seed"): (3, lambda given: gs.Network(PROBLEM, given).after),
+    ("Network.feature_spectrum", "leading"): (1, lambda given: network().feature_spectrum(leading=given).eigenvalues),
+    ("Network.learning_curve", "n"): (20, lambda given: network().learning_curve(given, pool=500).test_error),
+    ("Network.learning_curve", "pool"): (500, lambda given: network().learning_curve(pool=given).test_error),
+    ("Network.sampled_risk", "rows"): (20, lambda given: network().sampled_risk(np.ones((12, 1)), given)),
+    ("Network.test_data", "rows"): (20, lambda given: network().test_data(given)[0]),
+    ("Network.train", "steps"): (2, lambda given: network().train(given).after),
+    ("Network.weight_spectrum", "leading"): (1, lambda given: len(network().weight_spectrum(leading=given).leading)),
+    ("OneStepClassifier.learning_curve", "max_rows"): (
+        20,
+        lambda given: classifier().learning_curve(ROWS, LABELS, 10, 1.0, max_rows=given).r2,
+    ),
+    ("OneStepClassifier.link", "direction"): (0, lambda given: classifier().link(ROWS, LABELS, given).explained),
+    ("OneStepClassifier.link", "output"): (0, lambda given: classifier().link(ROWS, LABELS, output=given).explained),
+    ("OneStepRegressor.learning_curve", "max_rows"): (
+        20,
+        lambda given: regressor().learning_curve(ROWS, ROWS[:, 0], 10, 1.0, max_rows=given).r2,
+    ),
+    ("OneStepRegressor.link", "direction"): (0, lambda given: regressor().link(ROWS, ROWS[:, 0], given).explained),
+    ("OneStepRegressor.link", "output"): (0, lambda given: regressor().link(ROWS, ROWS[:, 0], output=given).explained),
+    ("Problem.at_dimension", "d"): (10, lambda given: LIMIT.at_dimension(given).sizes),
+    ("compare", "seeds"): (2, lambda given: gs.compare(PROBLEM, given)["test_error"].mean),
+    ("curve", "seeds"): (2, lambda given: gs.curve(PROBLEM, {"n": [20]}, given)["test_error"].mean),
+    ("layer_learning_curve", "n"): (20, lambda given: layer_curve(n=given)),
+    ("layer_learning_curve", "pool"): (400, lambda given: layer_curve(pool=given)),
+    ("layer_learning_curve", "seed"): (3, lambda given: layer_curve(seed=given)),
+    ("learning_curve", "n"): (20, lambda given: curve_of_rows(given).test_error),
+    ("predict", "refine"): (2, lambda given: gs.predict(PROBLEM, refine=given).test_error),
+    ("predict_many", "refine"): (2, lambda given: gs.predict_many([PROBLEM], refine=given)[0].test_error),
+    ("simulate", "seeds"): (2, lambda given: gs.simulate(PROBLEM, given)["test_error"]),
+    ("simulate", "test_samples"): (20, lambda given: gs.simulate(PROBLEM, 1, test_samples=given)["sampled_test_error"]),
+    ("spectrum", "seeds"): (2, lambda given: gs.spectrum(PROBLEM, given).measured),
+    ("sweep", "seeds"): (2, lambda given: swept(seeds=given)),
+    ("sweep", "first_seed"): (3, lambda given: swept(first_seed=given)),
+    ("sweep", "workers"): (1, lambda given: swept(workers=given)),
+    ("sweep", "max_seeds"): (3, lambda given: swept(until_se=1e-9, max_seeds=given)),
+}
+#: Those whose annotation also allows "auto", or text and multiples of d.
+INTEGERS |= {
+    ("OneStepClassifier", "width"): (8, lambda given: classifier(given).coef_),
+    ("OneStepClassifier", "n_steps"): (2, lambda given: classifier(n_steps=given).coef_),
+    ("OneStepFeatures", "width"): (8, features),
+    ("OneStepFeatures", "n_steps"): (2, lambda given: features(n_steps=given)),
+    ("OneStepRegressor", "width"): (8, lambda given: regressor(given).coef_),
+    ("OneStepRegressor", "n_steps"): (2, lambda given: regressor(n_steps=given).coef_),
+} | {
+    ("Problem", name): (20, lambda given, name=name: PROBLEM.replace(**{name: given}).sizes)
+    for name in ("d", "width", "n_step", "n")
+}
+
+
+@pytest.mark.parametrize(("name", "option"), INTEGERS)
+def test_a_whole_number_may_be_a_float(name, option):
+    good, call = INTEGERS[name, option]
+    expected = call(good)
+    for given in (float(good), np.float32(good), np.array(good)):
+        np.testing.assert_array_equal(call(given), expected)
+    for wrong in (good + 0.5, True, None if option == "d" else np.nan):
+        with pytest.raises(InvalidInput, match=rf"^{option}: got "):
+            call(wrong)
+
+
+def test_all_integers_are_tried_here():
+    results = {"Comparison", "LearningCurve", "Measurement", "Prediction", "SpectrumOverlay", "Tuned"}
+    found = {
+        (name, option)
+        for name, one in [*public_functions(), *((name, getattr(gs, name)) for name in gs.__all__)]
+        if callable(one) and name not in results and not name.endswith("Error")
+        for option, parameter in inspect.signature(one).parameters.items()
+        if re.search(r"\bint\b", str(parameter.annotation)) and "Callable" not in str(parameter.annotation)
+    }
+    assert found <= set(INTEGERS)

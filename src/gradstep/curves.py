@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import flag, is_integer, one_of
+from gradstep.checks import flag, is_real, one_of, plain_number
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.grid import Axis, Grid
 from gradstep.label_noise import LABEL_NOISE, with_label_noise
@@ -374,7 +374,7 @@ def curve(
         axes.append(Axis("problem", tuple(problems)))
     grid = Grid(tuple(axes), _Replaced(problems if len(problems) > 1 else {"": next(iter(problems.values()))}))
     _ = grid.problems  # all are checked before any work
-    if is_integer(seeds) and seeds == 0:
+    if is_real(given := plain_number(seeds)) and given == 0:
         with _bar(progress, "problems predicted") as report:
             return with_lines(Curve(grid, tuple(_predicted(grid, report, some=True))), report)
     with _bar(progress, "problems simulated") as report:

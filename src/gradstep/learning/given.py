@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, is_torch_array
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import LARGEST_NUMBER, finite, nonnegative, positive
+from gradstep.checks import LARGEST_NUMBER, nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.learning.pool import Array
 
@@ -120,7 +120,7 @@ def checked_sizes(n: ArrayLike | None, rows: int) -> Host:
     """
     if n is None:
         return np.unique(np.round(np.geomspace(max(rows / 10, 1), rows, _SIZES)))
-    sizes = np.atleast_1d(finite("n", n))
+    sizes = np.atleast_1d(positive("n", n))
     allowed = (
         f"whole numbers from 1 to {LARGEST_RATIO * rows}, which is {LARGEST_RATIO} times the {rows} rows of the pool: "
         "for more samples give more rows"

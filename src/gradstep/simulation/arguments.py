@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gradstep.checks import integer, is_integer, is_real, plain_number
+from gradstep.checks import integer, is_real, is_whole, plain_number
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.sizes import Sizes
 from gradstep.threads import threads_for_products
 
-__all__ = ["MOST_TEST_SAMPLES", "chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of", "threads_of"]
+__all__ = ["MOST_TEST_SAMPLES", "chosen_seeds", "finite_sizes", "penalties_of", "threads_of"]
 
 
 def finite_sizes(problem: Problem) -> Sizes[int]:
@@ -30,18 +30,13 @@ def threads_of(problem: Problem) -> AbstractContextManager[None]:
     return threads_for_products(rows, sizes.d, sizes.width)
 
 
-def chosen_seed(seed: int) -> int:
-    """Return one seed, or raise `InvalidInput`."""
-    return integer("seed", seed, 0, 2**32 - 1, allowed="an integer in [0, 2**32)")
-
-
 def chosen_seeds(seeds: int | Sequence[int], least: int = 1) -> tuple[int, ...]:
     """Return the seeds, given by their number, not below the least one, or as a sequence, or raise `InvalidInput`."""
     allowed = f"an integer >= {least}, or distinct integers in [0, 2**32)"
-    if is_integer(seeds):
-        return tuple(range(integer("seeds", seeds, least, allowed=allowed)))
+    if is_real(number := plain_number(seeds)):
+        return tuple(range(integer("seeds", number, least, allowed=allowed)))
     chosen = _listed(seeds)
-    valid = all(is_integer(s) and 0 <= s < 2**32 for s in chosen)
+    valid = all(is_whole(s) and 0 <= s < 2**32 for s in chosen)
     if not chosen or not valid or len(set(chosen)) != len(chosen):
         raise InvalidInput("seeds", seeds, allowed)
     return tuple(int(s) for s in chosen)
@@ -56,11 +51,6 @@ def _listed(values: Any) -> tuple[Any, ...]:
 
 MOST_TEST_SAMPLES = 10**9
 """Largest number of fresh test inputs: their noise is then below the digits that are printed."""
-
-
-def count(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
-    """Return an integer, or raise `InvalidInput` if the value is not an integer, too small or too large."""
-    return integer(name, value, least, most)
 
 
 def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:

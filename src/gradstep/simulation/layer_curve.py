@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import bounded, finite, function_or_none, positive, real
+from gradstep.checks import bounded, chosen_seed, finite, function_or_none, integer, positive, real
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, scalar_function
 from gradstep.labels import Labels
 from gradstep.learning import LearningCurve
-from gradstep.simulation.arguments import chosen_seed, count
 from gradstep.simulation.backend import to_host
 from gradstep.simulation.expected_errors import Population, Risk, Rows, expected_errors, sampled_risk
 from gradstep.simulation.input_law import InputLaw
@@ -174,10 +173,10 @@ class Layer:
         progress: Callable[[int, int], None] | None,
     ) -> LearningCurve:
         """Check the options and return the expected errors, as :func:`layer_learning_curve`."""
-        sizes = np.array([count("n", size, 1) for size in np.atleast_1d(np.asarray(n, dtype=object)).tolist()])
+        sizes = np.array([integer("n", size, 1) for size in np.atleast_1d(np.asarray(n, dtype=object)).tolist()])
         penalties = np.atleast_1d(positive("ridge", ridge))
         real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
-        rows = None if pool is None else count("pool", pool, 1)
+        rows = None if pool is None else integer("pool", pool, 1)
         function_or_none("progress", progress, "a function of two numbers of pools: those done, and all")
         population = Population(self.seed, len(self.weights), self.labels.noise**2, self._draw, self._risk)
         with threads_for_products(BLOCK_ROWS, *self.weights.shape), within_range("the learning curve"):

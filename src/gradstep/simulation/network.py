@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, flag, function_or_none, one_of
+from gradstep.checks import LARGEST_NUMBER, chosen_seed, flag, function_or_none, integer, one_of
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
@@ -30,7 +30,7 @@ from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
-from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
+from gradstep.simulation.arguments import finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
 from gradstep.simulation.data_rows import ChosenRows, DataRows
@@ -185,6 +185,7 @@ class Network:
             if not xp.all(xp.isfinite(array)):
                 raise InvalidInput(name, "inf or nan", "finite numbers")
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "labels", labels)
         if self.rows is not None:
             table = self.rows if isinstance(self.rows, DataRows) else DataRows.of(self.rows, self.replacement)
@@ -312,7 +313,7 @@ class Network:
         >>> three = network.train(3, fresh=False)
         >>> muon = network.train(3, optimiser="spectral")
         """
-        count("steps", steps, 1)
+        steps = integer("steps", steps, 1)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
         function_or_none("progress", progress, "a function of two numbers of steps: those done, and all")
@@ -396,7 +397,7 @@ class Network:
         rows : int
             How many.
         """
-        return self._gathered(self._check_sample(count("rows", rows, 1)))
+        return self._gathered(self._check_sample(integer("rows", rows, 1)))
 
     def features(self, inputs: Array) -> Array:
         """Return the raw features ``sigma(<w_i, x>)`` after the step, shape (rows, N).
@@ -588,6 +589,7 @@ class Network:
         -------
         mean, standard_error : ndarray, shape (P,)
         """
+        rows = None if rows is None else integer("rows", rows, 1)
         with self._under_way():
             found = sampled_risk(self._design(self._check_sample(rows)), readouts)
         return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
@@ -676,7 +678,7 @@ class Network:
         InvalidInput
             If `leading` is negative or not an integer.
         """
-        leading = count("leading", leading)
+        leading = integer("leading", leading, 0)
         inputs = self.fit_data()[0]
         with self._under_way():
             features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
@@ -711,7 +713,7 @@ class Network:
         InvalidInput
             If `leading` is negative or not an integer.
         """
-        leading = count("leading", leading)
+        leading = integer("leading", leading, 0)
         teacher = unit(self.law.teacher_weights(self.labels.mean, self._sizes.d))[0]
         before, after, readout, shared = map(to_host, (self.before, self.after, self.readout, self._shared))
         with self._under_way():

@@ -108,6 +108,10 @@ class Design:
     dtype: str = "float64"
     _known: dict[int, _Point] = field(init=False, repr=False, compare=False, default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, most in (("seeds", 1_000_000), ("first_seed", 2**63 - 1)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), 0, most))
+
     # --- axes --------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -259,8 +263,6 @@ class Design:
                 raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
 
     def _check_options(self) -> None:
-        integer("seeds", self.seeds, 0, 1_000_000)
-        integer("first_seed", self.first_seed, 0, 2**63 - 1)
         flag("paired", self.paired)
         flag("theory", self.theory)
         if not self.seeds and not self.theory:
@@ -338,8 +340,8 @@ def design_of(
     design = Design(
         shared,
         tuple(axes),
-        _plain("seeds", seeds),
-        _plain("first_seed", first_seed),
+        seeds,
+        first_seed,
         _plain("paired", paired),
         _plain("theory", theory),
         device,

@@ -47,7 +47,9 @@ def test_arrays_without_dimensions_are_numbers(value: Any) -> None:
             real("eta", other)
 
 
-@pytest.mark.parametrize("value", [0, 17, 10**400, True, np.True_, 2.5, Fraction(1, 2), "2", None, math.nan, math.inf, [2]])
+@pytest.mark.parametrize(
+    "value", [0, 17, 10**400, True, np.True_, 2.5, Fraction(1, 2), "2", None, math.nan, math.inf, [2]]
+)
 def test_what_is_no_integer_in_range_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^refine: got .*; allowed: an integer from 1 to 16$"):
         integer("refine", value, 1, 16)
@@ -187,7 +189,7 @@ def test_arrays(check: Any, good: list[float], bad: list[float], allowed: str) -
 @pytest.mark.parametrize("check", [positive, nonnegative])
 @pytest.mark.parametrize("value", [True, [True, True], "1", ["1", "2"], np.array(["1"])])
 def test_truth_values_and_text_are_no_numbers(check: Any, value: Any) -> None:
-    with pytest.raises(InvalidInput, match="x: got .*; allowed: numbers, "):
+    with pytest.raises(InvalidInput, match=r"x: got .*; allowed: numbers, "):
         check("x", value)
 
 

@@ -303,7 +303,7 @@ def _checked_theory(
     fit: OneStepReadout, settings: Settings, sample: Sample, one: _Indexed, along: _Along
 ) -> tuple[Theory | None, str]:
     """Return the theory, or None and what columns or errors say against it."""
-    broken = broken_by_columns(sample, fit.standardisation_.dimension)
+    broken = broken_by_columns(sample)
     theory, note = theory_of(fit, settings, along.link, one.index.blur, broken)
     if theory is not None:
         rows = sample.fit_rows

@@ -282,13 +282,15 @@ class Comparison(Summarised):
             bool(np.ptp(v) <= _SAME * np.max(np.abs(v))) for v in (found.theory, found.mean, found.standard_error)
         )
 
-    def plot(self, *, dark: bool = False) -> Figure:
+    def plot(self, *, dark: bool = False, ax: Any = None) -> Figure:
         """Draw the networks over theory: for each quantity their ratio, with bars of one standard error.
 
         Parameters
         ----------
         dark : bool, optional
             Light ink for a dark page.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw, without the small print; by default in a new figure.
 
         Returns
         -------
@@ -315,7 +317,7 @@ class Comparison(Summarised):
         panel = Panel("", "", "network / theory", points=points, guides=[Guide("theory", height=1.0)], x_ticks=ticks)
         omit = differences(self.problems)
         note = f"{self.problems[0].described(omit)}\nmean of {len(self.seeds)} networks, bars of one standard error"
-        return offer(draw([panel], note=note, dark=dark))
+        return offer(draw([panel], note=note, dark=dark, ax=ax))
 
     def summary(self) -> Summary:
         """Return the summary that is printed; of more than two problems the test error alone."""

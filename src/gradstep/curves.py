@@ -163,6 +163,7 @@ class Curve(Summarised):
         x_scale: Scale | None = None,
         y_scale: Scale | None = None,
         dark: bool = False,
+        ax: Any = None,
     ) -> Figure:
         """Draw theory as lines and the networks as points with bars of one standard error, or a map with contours.
 
@@ -181,6 +182,8 @@ class Curve(Summarised):
             quantities share, the second is not drawn where it is less than a fortieth of the first one's least.
         dark : bool, optional
             Light ink for a dark page.
+        ax : matplotlib.axes.Axes or array of them, optional
+            Where to draw each panel, without the small print; by default in a new figure.
 
         Returns
         -------
@@ -196,7 +199,7 @@ class Curve(Summarised):
         from gradstep.picture import offer
 
         look = Look(label_noise, together, x_scale, y_scale)
-        return offer(draw_curve(self, quantities, references, look, dark=dark))
+        return offer(draw_curve(self, quantities, references, look, dark=dark, ax=ax))
 
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity.

@@ -199,8 +199,13 @@ class LearningCurve(Summarised):
             {name: np.ravel(values) for name, values in columns.items() if values is not None}
         )
 
-    def plot(self) -> Figure:
-        """Draw the test and training error against the number of samples, and against the penalty.
+    def plot(self, *, ax: Any = None) -> Figure:
+        """Draw the test and training error against the number of samples and, if there are several, the penalty.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or array of them, optional
+            Where to draw: two with several penalties, otherwise one. By default in a new figure.
 
         Returns
         -------
@@ -209,7 +214,7 @@ class LearningCurve(Summarised):
         from gradstep.learning.figure import draw_learning_curve
         from gradstep.picture import offer
 
-        return offer(draw_learning_curve(self))
+        return offer(draw_learning_curve(self, ax))
 
     def table(self) -> Table:
         """Return a row of text for each n, at its best penalty."""

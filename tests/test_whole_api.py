@@ -204,3 +204,56 @@ def test_all_integers_are_tried_here():
         if re.search(r"\bint\b", str(parameter.annotation)) and "Callable" not in str(parameter.annotation)
     }
     assert found <= set(INTEGERS)
+
+
+RAGGED, HUGE = [[1, 2], [3]], 10**400
+COMPARED = gs.compare(PROBLEM, 2)
+CURVE = gs.curve(PROBLEM, {"n": [20, 30]})
+WRONG = [
+    ("sample_weight", lambda: gs.learning_curve(ROWS, ROWS[:, 0], sample_weight=HUGE)),
+    ("features", lambda: gs.learning_curve([[HUGE]], [1.0])),
+    ("before", lambda: curve_of_rows().change(RAGGED, 40)),
+    ("before", lambda: gs.Network(PROBLEM, 0, before=RAGGED)),
+    ("readout", lambda: gs.Network(PROBLEM, 0, readout=["a"] * 12)),
+    ("readouts", lambda: network().sampled_risk(np.ones((3, 2)))),
+    ("readouts", lambda: network().sampled_risk(None)),
+    ("rows", lambda: network().sampled_risk(np.ones((12, 1)), 1e20)),
+    ("rows", lambda: network().test_data(1e20)),
+    ("tolerance", lambda: network().test_error(tolerance="small")),
+    ("tolerance", lambda: network().risk(np.ones(12), tolerance=None)),
+    ("tolerance", lambda: network().fit_convex(loss="logistic", tolerance=np.array([np.nan]))),
+    ("optimiser", lambda: network().train(optimiser="")),
+    ("optimiser", lambda: network().train(optimiser=np.zeros(2))),
+    ("n", lambda: network().learning_curve([])),
+    ("pool", lambda: network().learning_curve(pool=1e20)),
+    ("n", lambda: layer_curve(n=1e20)),
+    ("layer", lambda: gs.layer_learning_curve("W", "relu", "sin", n=20, ridge=1.0)),
+    ("bias", lambda: gs.layer_learning_curve(ROWS, "relu", "sin", n=20, ridge=1.0, bias="b")),
+    ("ridge", lambda: gs.layer_learning_curve(ROWS, "relu", "sin", n=20, ridge=np.ones((2, 2)))),
+    ("seeds", lambda: gs.simulate(PROBLEM, 1e20)),
+    ("ridge", lambda: gs.simulate(PROBLEM, 1, ridge=HUGE)),
+    ("ridge", lambda: gs.compare(PROBLEM, 2, ridge=RAGGED)),
+    ("quantity", lambda: gs.simulate(PROBLEM, 1)[["test_error"]]),
+    ("quantity", lambda: COMPARED[["test_error"]]),
+    ("quantity", lambda: CURVE[np.zeros(2)]),
+    ("quantity", lambda: CURVE.varies("test")),
+    ("quantities", lambda: CURVE.plot(3)),
+    ("quantities", lambda: CURVE.plot([])),
+    ("dark", lambda: CURVE.plot(dark="yes")),
+    ("n", lambda: gs.curve(PROBLEM, {"n": np.ones((2, 2))})),
+    ("store", lambda: gs.sweep(PROBLEM, {"n": [20]}, seeds=0, workers=1, store=3)),
+    ("max_seeds", lambda: gs.sweep(PROBLEM, {"n": [20]}, seeds=2, workers=1, until_se=0.5, max_seeds=HUGE)),
+    ("d", lambda: gs.Inputs.power_law(0.5).counts(HUGE)),
+    ("width", lambda: gs.Step(1.0, 0.5).size(-1)),
+]
+
+
+@pytest.mark.parametrize(("field", "call"), WRONG)
+def test_what_cannot_be_used_is_named(field, call):
+    with pytest.raises(InvalidInput, match=rf"^{field}: got "):
+        call()
+
+
+def test_a_huge_penalty_leaves_nothing_but_the_targets():
+    found = gs.layer_learning_curve(ROWS, "relu", "sin", n=20, ridge=1e20, pool=400).test_error
+    assert found == pytest.approx((1 - np.exp(-2)) / 2, rel=0.2)

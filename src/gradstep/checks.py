@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the command line shows its help without NumPy
 
 __all__ = [
     "LARGEST_NUMBER",
+    "MOST_SEEDS",
     "bounded",
     "chosen_seed",
     "finite",
@@ -42,6 +43,8 @@ __all__ = [
 
 #: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
 LARGEST_NUMBER = 1e30
+#: Networks of one problem: more are a slip of the pen, and their seeds alone would fill the memory.
+MOST_SEEDS = 1_000_000
 #: Sizes are 64-bit integers wherever they are stored.
 _LARGEST_SIZE = 4 * 10**18
 

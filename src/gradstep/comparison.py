@@ -116,9 +116,7 @@ class Comparison(Summarised):
 
     def __getitem__(self, quantity: str) -> Overlay:
         """Return the overlay of a quantity."""
-        if quantity not in self.overlays:
-            raise InvalidInput("quantity", quantity, f"one of {', '.join(self.overlays)}")
-        return self.overlays[quantity]
+        return self.overlays[one_of("quantity", quantity, tuple(self.overlays))]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the quantities."""
@@ -440,9 +438,9 @@ def _cases(
     shape: tuple[int, ...] = (len(listed),) if isinstance(problems, Iterable) else ()
     for problem in listed:
         finite_sizes(problem)
-    penalties = np.asarray(math.nan if ridge is None else ridge)
     if not listed:
         raise InvalidInput("problems", listed, "at least one gradstep.Problem")
+    penalties = np.asarray(math.nan if ridge is None else ridge, dtype=object)
     if penalties.ndim > 1 or not penalties.size:
         raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
     if ridge is not None:

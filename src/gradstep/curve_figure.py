@@ -110,6 +110,8 @@ def draw_curve(
     """
     check_drawable(curve.grid)
     named = [quantities] if isinstance(quantities, str) else quantities
+    if named is not None and (not isinstance(named, Sequence) or not named):
+        raise InvalidInput("quantities", quantities, "names of quantities, such as 'test_error'")
     if named is None:
         named = [name for name in DRAWN[: 1 if curve.grid.is_map else None] if curve.varies(name)] or ["test_error"]
     for name in named:

@@ -83,8 +83,7 @@ class Curve(Summarised):
 
     def __getitem__(self, quantity: str) -> Overlay:
         """Return the overlay of a quantity."""
-        if quantity not in QUANTITIES:
-            raise InvalidInput("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+        one_of("quantity", quantity, QUANTITIES)
         if self.comparison is not None:
             return self.comparison[quantity]
         nan = np.full(self.grid.shape, math.nan)
@@ -144,7 +143,7 @@ class Curve(Summarised):
         ----------
         quantity : str
         """
-        along = np.moveaxis(self._theory(quantity), self.grid.across, -1)
+        along = np.moveaxis(self._theory(one_of("quantity", quantity, QUANTITIES)), self.grid.across, -1)
         return not all(_is_constant(each) for each in along.reshape(-1, along.shape[-1]))
 
     @property

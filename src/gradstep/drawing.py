@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
+from gradstep.checks import flag
 from gradstep.panels import SCALE, Field, Guide, Histogram, Image, Line, Mark, Panel, Points
 from gradstep.picture import Picture, given_axes
 from gradstep.text_table import filled
@@ -92,7 +93,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     `gradstep.picture.offer` hands it over. Where axes `ax` are given, one for each panel, the panels are drawn there,
     without title and note.
     """
-    ink = DARK if dark else LIGHT
+    ink = DARK if flag("dark", dark) else LIGHT
     if ax is not None:
         figure, given = given_axes(ax, len(panels))
         _draw_panels(given, panels, ink)

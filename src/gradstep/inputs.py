@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from gradstep.checks import bounded, integer, is_infinite, real
+from gradstep.checks import bounded, integer, is_infinite, real, size
 from gradstep.errors import InvalidInput
 from gradstep.sizes import apportioned
 
@@ -291,7 +291,7 @@ class Inputs:
         InvalidInput
             If there are more classes with a part of the teacher than directions.
         """
-        d, needed = integer("d", d, 1), [int(part > 0) for part in self.teacher]
+        d, needed = size("d", d), [int(part > 0) for part in self.teacher]
         if sum(needed) > d:
             raise InvalidInput(
                 "d", d, f"at least {sum(needed)}, the number of classes that the teacher lies in, or fewer classes"
@@ -317,7 +317,7 @@ class Inputs:
         InvalidInput
             As `counts`.
         """
-        return _at_dimension(self, integer("d", d, 1))
+        return _at_dimension(self, size("d", d))
 
     @property
     def is_isotropic(self) -> bool:

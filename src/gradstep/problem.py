@@ -151,9 +151,8 @@ class Step:
         width : float
             Number of neurons. An infinite one gives infinity if the exponent is positive.
         """
-        if self.coefficient == 0:
-            return 0.0
-        return float(self.coefficient * width**self.exponent)
+        width = real("width", width, "a number > 0", lambda number: number > 0)
+        return float(self.coefficient * width**self.exponent) if self.coefficient else 0.0
 
 
 def readout_weights(text: str) -> dict[float, float]:

@@ -345,3 +345,15 @@ def test_the_width_counts_neither_copies_nor_rows_without_weight():
         gs.OneStepRegressor(random_state=0).fit(np.vstack([X[few]] * 2), np.tile(y[few], 2), np.full(400, 0.5)),
     ):
         np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-6)
+
+
+def test_one_weight_for_all_rows_is_a_number(single_index):
+    X, y = single_index
+    for weight in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"sample_weight contains NaN or infinity"):
+            gs.OneStepRegressor(8).fit(X, y, weight)
+
+
+def test_labels_of_no_rows_are_said_to_be_none():
+    with pytest.raises(ValueError, match="Input y is empty"):
+        gs.OneStepClassifier(8).fit(np.ones((3, 2)), [])

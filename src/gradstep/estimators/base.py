@@ -153,6 +153,8 @@ class OneStep(BaseEstimator):
     ) -> Training:
         """Standardise (unless that is known), hash and split."""
         weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+        if not np.isfinite(weights).all():  # of one number for all rows scikit-learn does not say so
+            raise ValueError("Input sample_weight contains NaN or infinity.")
         if (weights < 0).any():
             raise ValueError("Negative values in data passed to `sample_weight`.")
         if not weights.any():  # newer versions of scikit-learn say so themselves

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from gradstep.checks import one_of, real
+from gradstep.checks import is_whole, one_of, plain_number, real
 from gradstep.errors import InvalidInput, optional_module
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
@@ -252,10 +252,10 @@ class LearningCurve(Summarised):
 
 def place_of_size(curve: LearningCurve, field: str, n: int) -> int:
     """Return the place of a number of samples among those of a curve; `field` is its name in the error."""
-    found = np.flatnonzero(curve.n == n)
-    if not len(found):
-        raise InvalidInput(field, n, f"one of the numbers of rows of the curve, {curve.n.tolist()}")
-    return int(found[0])
+    known, number = curve.n.tolist(), plain_number(n)
+    if not is_whole(number) or number not in known:
+        raise InvalidInput(field, n, f"one of the numbers of rows of the curve, {known}")
+    return int(known.index(number))
 
 
 def combined(curve: LearningCurve, factors: Sequence[tuple[tuple[int, int], float]]) -> tuple[float, float]:

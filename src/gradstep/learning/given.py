@@ -97,7 +97,7 @@ def _numbers(field: str, values: Any) -> Host:
     """Return what NumPy makes of lists and tables of numbers; columns of text are named."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         wrong = [str(name) for name in getattr(values, "columns", ()) if not _holds_numbers(values[name])]
         told = f"columns without numbers: {', '.join(wrong)}" if wrong else values
         raise InvalidInput(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gradstep.checks import integer, is_real, is_whole, plain_number
+from gradstep.checks import LARGEST_NUMBER, MOST_SEEDS, integer, is_real, is_whole, plain_number
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
@@ -32,9 +31,9 @@ def threads_of(problem: Problem) -> AbstractContextManager[None]:
 
 def chosen_seeds(seeds: int | Sequence[int], least: int = 1) -> tuple[int, ...]:
     """Return the seeds, given by their number, not below the least one, or as a sequence, or raise `InvalidInput`."""
-    allowed = f"an integer >= {least}, or distinct integers in [0, 2**32)"
+    allowed = f"an integer from {least} to {MOST_SEEDS}, or distinct integers in [0, 2**32)"
     if is_real(number := plain_number(seeds)):
-        return tuple(range(integer("seeds", number, least, allowed=allowed)))
+        return tuple(range(integer("seeds", number, least, MOST_SEEDS, allowed=allowed)))
     chosen = _listed(seeds)
     valid = all(is_whole(s) and 0 <= s < 2**32 for s in chosen)
     if not chosen or not valid or len(set(chosen)) != len(chosen):
@@ -58,6 +57,6 @@ def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tup
     given: Any = problem.ridge if ridge is None else plain_number(ridge)
     is_path = not is_real(given)
     penalties = _listed(given) if is_path else (given,)
-    if not penalties or not all(is_real(value) and 0 < value < math.inf for value in penalties):
+    if not penalties or not all(is_real(value) and 0 < value <= LARGEST_NUMBER for value in penalties):
         raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
     return tuple(float(value) for value in penalties), is_path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gradstep.checks import flag, function_or_none, integer, one_of, real
+from gradstep.checks import bounded, flag, function_or_none, integer, one_of
 from gradstep.errors import InvalidInput
 from gradstep.host import host_errors
 from gradstep.problem import Problem
@@ -101,7 +100,7 @@ def simulate(
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
     if fit == "expected" and rows is not None:
         raise InvalidInput("fit", fit, "'drawn' with rows of a table, of which no expected errors are known")
-    real("kernel_tolerance", kernel_tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
+    bounded("kernel_tolerance", kernel_tolerance, positive=True)
     backend(device, dtype)
     table = None if rows is None else DataRows.of(rows, flag("replacement", replacement))
     if table is not None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradstep.checks import flag, integer, one_of
+from gradstep.checks import MOST_SEEDS, flag, integer, one_of
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.inputs import Inputs
@@ -109,7 +109,7 @@ class Design:
     _known: dict[int, _Point] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, most in (("seeds", 1_000_000), ("first_seed", 2**63 - 1)):
+        for name, most in (("seeds", MOST_SEEDS), ("first_seed", 2**63 - 1)):
             object.__setattr__(self, name, integer(name, getattr(self, name), 0, most))
 
     # --- axes --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 import gradstep as gs
+from gradstep.errors import InvalidInput
 from gradstep.picture import Picture, offer
 
 SOURCE = Path(__file__).parents[1] / "src" / "gradstep"
@@ -73,6 +74,45 @@ def test_a_plot_is_the_current_figure_of_pyplot(results, name, tmp_path):
     assert np.ptp(saved[..., :3]) > 0.5
     plt.close(drawn)
     assert plt.gcf() is older
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_plot_in_axes_that_are_given_is_the_usual_one(results, name):
+    usual = results[name].plot()
+    panels = [axes for axes in usual.axes if axes.get_xlabel() or axes.get_ylabel()]
+    figure, given = plt.subplots(1, len(panels))
+    opened = plt.get_fignums()
+    axes = given if len(panels) > 1 else [given]
+    assert results[name].plot(ax=given) is figure
+    assert plt.get_fignums() == opened
+    for drawn, expected in zip(axes, panels, strict=True):
+        assert len(drawn.get_children()) == len(expected.get_children())
+        assert (drawn.get_xlabel(), drawn.get_ylabel()) == (expected.get_xlabel(), expected.get_ylabel())
+        for line, other in zip(drawn.lines, expected.lines, strict=True):
+            np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
+    for wrong in ([*axes, axes[0]], "axes", figure, [None] * len(panels)):
+        with pytest.raises(InvalidInput, match=f"^ax: got .*; allowed: {len(panels)} of Matplotlib's axes"):
+            results[name].plot(ax=wrong)
+
+
+def test_a_part_of_a_figure_has_axes_too(results):
+    figure = plt.figure()
+    _, right = figure.subfigures(1, 2)
+    axes = right.subplots()
+    assert results["Prediction"].plot(ax=axes, dark=True) is figure
+    assert axes.lines
+    # Axes of an earlier plot are as good, and do not open its figure again.
+    drawn = results["Prediction"].plot()
+    opened, before = plt.get_fignums(), len(drawn.axes[0].lines)
+    assert results["Prediction"].plot(ax=drawn.axes[0]) is drawn
+    assert plt.get_fignums() == opened
+    assert len(drawn.axes[0].lines) == 2 * before
+
+
+def test_curves_are_drawn_in_as_many_axes_as_there_are_quantities(results):
+    _, axes = plt.subplots(2, 1)
+    results["Curve"].plot(["test_error", "alignment"], ax=axes)
+    assert [each.get_ylabel() for each in axes] == ["test error", "alignment"]
 
 
 def test_a_script_without_pyplot_opens_nothing():

@@ -327,6 +327,11 @@ def test_immutable(value: Any) -> None:
         delattr(value, name)
 
 
+def test_a_problem_says_how_to_change_a_field() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError, match=r"^a problem does not change: use problem.replace\(n="):
+        Problem(**FINITE).n = 3  # type: ignore[misc]
+
+
 def test_copies_are_equal() -> None:
     problem = Problem(**FINITE | {"activation": "tanh(x) + 0.3*x**2", "readout": {1: 1, 2: 3}})
     assert pickle.loads(pickle.dumps(problem)) == problem

@@ -22,13 +22,16 @@ if TYPE_CHECKING:  # the command line shows its help without NumPy
 
 __all__ = [
     "LARGEST_NUMBER",
+    "MOST_SEEDS",
     "bounded",
+    "chosen_seed",
     "finite",
     "flag",
+    "function_or_none",
     "integer",
     "is_infinite",
-    "is_integer",
     "is_real",
+    "is_whole",
     "nonnegative",
     "one_of",
     "plain_number",
@@ -40,18 +43,20 @@ __all__ = [
 
 #: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
 LARGEST_NUMBER = 1e30
+#: Networks of one problem: more are a slip of the pen, and their seeds alone would fill the memory.
+MOST_SEEDS = 1_000_000
 #: Sizes are 64-bit integers wherever they are stored.
 _LARGEST_SIZE = 4 * 10**18
-
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Return whether a value is an integer of any library, and no truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number of any library, and no truth value."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[float]:
+    """Return whether a value is a whole number of any library, maybe a float such as 1e3, and no truth value."""
+    return is_real(value) and (isinstance(value, numbers.Integral) or (math.isfinite(value) and value == int(value)))
 
 
 def is_infinite(value: object) -> bool:
@@ -71,27 +76,33 @@ def plain_number(value: object) -> object:
 
 
 def integer(field: str, value: object, low: int, high: int | None = None, *, allowed: str = "") -> int:
-    """Return an integer from `low` to `high`.
+    """Return a whole number from `low` to `high`, which may be given as a float such as 1e3.
 
     The field is for the message, and so are the allowed values in words, if it should say more than the two ends.
     Without `high` there is no largest value.
     """
-    if not is_integer(value) or value < low or (high is not None and value > high):
+    value = plain_number(value)
+    if not is_whole(value) or value < low or (high is not None and value > high):
         ends = f">= {low}" if high is None else f"from {low} to {high}"
         raise InvalidInput(field, value, allowed or f"an integer {ends}")
     return int(value)
 
 
+def chosen_seed(value: object) -> int:
+    """Return a seed of random numbers."""
+    return integer("seed", value, 0, 2**32 - 1, allowed="an integer in [0, 2**32)")
+
+
 def size(field: str, value: object, minimum: int = 1, *, also: str = "") -> int:
-    """Return a whole number, which may be given as a float, that fits in 64 bits.
+    """Return a whole number that fits in 64 bits.
 
     `also` is for the message: what else is allowed, in words.
     """
     allowed = f"an integer >= {minimum}{also}"
-    number = real(field, value, allowed)
-    if not number.is_integer() or not minimum <= number <= _LARGEST_SIZE:
-        raise InvalidInput(field, value, f"{allowed}, at most {_LARGEST_SIZE:g}" if number > _LARGEST_SIZE else allowed)
-    return int(cast(Any, value))
+    whole = integer(field, value, minimum, allowed=allowed)
+    if whole > _LARGEST_SIZE:
+        raise InvalidInput(field, value, f"{allowed}, at most {_LARGEST_SIZE:g}")
+    return whole
 
 
 def real(
@@ -168,20 +179,31 @@ def nonnegative(field: str, value: ArrayLike, *, infinite: bool = False) -> Arra
 
 
 def finite(field: str, value: ArrayLike) -> Array:
-    """Return one number or several as an array of floats, all of them finite."""
-    return _floats(field, value, "finite", lambda array: array == array)
+    """Return one number or several as an array of floats, all of them finite; of data, truth values are 0 and 1."""
+    return _floats(field, value, "finite", lambda array: array == array, refused="c")
 
 
 def _floats(
-    field: str, value: ArrayLike, allowed: str, within: Callable[[Array], NDArray[np.bool_]], infinite: bool = False
+    field: str,
+    value: ArrayLike,
+    allowed: str,
+    within: Callable[[Array], NDArray[np.bool_]],
+    infinite: bool = False,
+    refused: str = "bcSU",
 ) -> Array:
-    """Return a value as floats, at least one, that are `within` what is allowed, and finite unless `infinite`."""
+    """Return a value as floats, at least one, that are `within` what is allowed, and finite unless `infinite`.
+
+    `refused` are NumPy's letters for types that it would make floats of, such as truth values and text.
+    """
     import numpy as np
 
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(field, value, f"numbers, {allowed}") from None
+        given = np.asarray(value)
+        array = None if given.dtype.kind in refused else np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = None
+    if array is None:
+        raise InvalidInput(field, value, f"numbers, {allowed}")
     if array.size == 0:
         raise InvalidInput(field, value, f"at least one number, {allowed}")
     if not (within(array) & (infinite | np.isfinite(array))).all():

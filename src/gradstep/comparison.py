@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import flag, one_of
+from gradstep.checks import flag, function_or_none, one_of
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
@@ -116,9 +116,7 @@ class Comparison(Summarised):
 
     def __getitem__(self, quantity: str) -> Overlay:
         """Return the overlay of a quantity."""
-        if quantity not in self.overlays:
-            raise InvalidInput("quantity", quantity, f"one of {', '.join(self.overlays)}")
-        return self.overlays[quantity]
+        return self.overlays[one_of("quantity", quantity, tuple(self.overlays))]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the quantities."""
@@ -282,13 +280,15 @@ class Comparison(Summarised):
             bool(np.ptp(v) <= _SAME * np.max(np.abs(v))) for v in (found.theory, found.mean, found.standard_error)
         )
 
-    def plot(self, *, dark: bool = False) -> Figure:
+    def plot(self, *, dark: bool = False, ax: Any = None) -> Figure:
         """Draw the networks over theory: for each quantity their ratio, with bars of one standard error.
 
         Parameters
         ----------
         dark : bool, optional
             Light ink for a dark page.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw, without the small print; by default in a new figure.
 
         Returns
         -------
@@ -315,7 +315,7 @@ class Comparison(Summarised):
         panel = Panel("", "", "network / theory", points=points, guides=[Guide("theory", height=1.0)], x_ticks=ticks)
         omit = differences(self.problems)
         note = f"{self.problems[0].described(omit)}\nmean of {len(self.seeds)} networks, bars of one standard error"
-        return offer(draw([panel], note=note, dark=dark))
+        return offer(draw([panel], note=note, dark=dark, ax=ax))
 
     def summary(self) -> Summary:
         """Return the summary that is printed; of more than two problems the test error alone."""
@@ -408,6 +408,7 @@ def compare(
         raise InvalidInput("sources", sources, "False with fit='expected', which is one of the two that are compared")
     if sources and rows is not None:
         raise InvalidInput("sources", sources, "False with rows of a table, of which no expected errors are known")
+    function_or_none("progress", progress, "a function of two numbers: what is done, and all there is")
     found = predict_each(listed, some=True)
     options = {
         "rows": rows,
@@ -437,9 +438,9 @@ def _cases(
     shape: tuple[int, ...] = (len(listed),) if isinstance(problems, Iterable) else ()
     for problem in listed:
         finite_sizes(problem)
-    penalties = np.asarray(math.nan if ridge is None else ridge)
     if not listed:
         raise InvalidInput("problems", listed, "at least one gradstep.Problem")
+    penalties = np.asarray(math.nan if ridge is None else ridge, dtype=object)
     if penalties.ndim > 1 or not penalties.size:
         raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
     if ridge is not None:

@@ -17,7 +17,6 @@ from gradstep.errors import InvalidInput
 from gradstep.grid import MOST_CURVES
 from gradstep.label_noise import LABEL_NOISE, with_label_noise
 from gradstep.panels import SCALE, Field, Guide, Line, Panel, Points
-from gradstep.picture import Picture
 from gradstep.problem import Problem, Step
 from gradstep.text_table import in_words
 from gradstep.theory import QUANTITIES, Prediction, predict_each
@@ -25,6 +24,8 @@ from gradstep.theory.caveats import largest_caveats
 from gradstep.theory.references import REFERENCES
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gradstep.curves import Curve
     from gradstep.grid import Axis, Grid
     from gradstep.panels import Scale
@@ -100,7 +101,8 @@ def draw_curve(
     look: Look,
     *,
     dark: bool,
-) -> Picture:
+    ax: Any,
+) -> Figure:
     """Draw a curve; see `gradstep.curves.Curve.plot`.
 
     Raises `InvalidInput` on an unknown quantity or reference, on more curves than a figure can show, and on what a look
@@ -108,6 +110,8 @@ def draw_curve(
     """
     check_drawable(curve.grid)
     named = [quantities] if isinstance(quantities, str) else quantities
+    if named is not None and (not isinstance(named, Sequence) or not named):
+        raise InvalidInput("quantities", quantities, "names of quantities, such as 'test_error'")
     if named is None:
         named = [name for name in DRAWN[: 1 if curve.grid.is_map else None] if curve.varies(name)] or ["test_error"]
     for name in named:
@@ -124,7 +128,7 @@ def draw_curve(
         panels = [_map(curve, name, look) for name in named]
     else:
         panels = [_curves(curve, each, wanted, look) for each in ([named] if look.together else [[n] for n in named])]
-    return draw(panels, note=_note(curve, look), dark=dark)
+    return draw(panels, note=_note(curve, look), dark=dark, ax=ax)
 
 
 def _note(curve: Curve, look: Look) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import flag, is_integer, one_of
+from gradstep.checks import flag, is_real, one_of, plain_number
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.grid import Axis, Grid
 from gradstep.label_noise import LABEL_NOISE, with_label_noise
@@ -83,8 +83,7 @@ class Curve(Summarised):
 
     def __getitem__(self, quantity: str) -> Overlay:
         """Return the overlay of a quantity."""
-        if quantity not in QUANTITIES:
-            raise InvalidInput("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+        one_of("quantity", quantity, QUANTITIES)
         if self.comparison is not None:
             return self.comparison[quantity]
         nan = np.full(self.grid.shape, math.nan)
@@ -144,7 +143,7 @@ class Curve(Summarised):
         ----------
         quantity : str
         """
-        along = np.moveaxis(self._theory(quantity), self.grid.across, -1)
+        along = np.moveaxis(self._theory(one_of("quantity", quantity, QUANTITIES)), self.grid.across, -1)
         return not all(_is_constant(each) for each in along.reshape(-1, along.shape[-1]))
 
     @property
@@ -163,6 +162,7 @@ class Curve(Summarised):
         x_scale: Scale | None = None,
         y_scale: Scale | None = None,
         dark: bool = False,
+        ax: Any = None,
     ) -> Figure:
         """Draw theory as lines and the networks as points with bars of one standard error, or a map with contours.
 
@@ -181,6 +181,8 @@ class Curve(Summarised):
             quantities share, the second is not drawn where it is less than a fortieth of the first one's least.
         dark : bool, optional
             Light ink for a dark page.
+        ax : matplotlib.axes.Axes or array of them, optional
+            Where to draw each panel, without the small print; by default in a new figure.
 
         Returns
         -------
@@ -196,7 +198,7 @@ class Curve(Summarised):
         from gradstep.picture import offer
 
         look = Look(label_noise, together, x_scale, y_scale)
-        return offer(draw_curve(self, quantities, references, look, dark=dark))
+        return offer(draw_curve(self, quantities, references, look, dark=dark, ax=ax))
 
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity.
@@ -374,7 +376,7 @@ def curve(
         axes.append(Axis("problem", tuple(problems)))
     grid = Grid(tuple(axes), _Replaced(problems if len(problems) > 1 else {"": next(iter(problems.values()))}))
     _ = grid.problems  # all are checked before any work
-    if is_integer(seeds) and seeds == 0:
+    if is_real(given := plain_number(seeds)) and given == 0:
         with _bar(progress, "problems predicted") as report:
             return with_lines(Curve(grid, tuple(_predicted(grid, report, some=True))), report)
     with _bar(progress, "problems simulated") as report:

@@ -7,19 +7,22 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
+from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
+from gradstep.checks import flag
 from gradstep.panels import SCALE, Field, Guide, Histogram, Image, Line, Mark, Panel, Points
-from gradstep.picture import Picture
+from gradstep.picture import Picture, given_axes
 from gradstep.text_table import filled
 from gradstep.typesetting import to_mathtext
 
@@ -82,14 +85,19 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Picture:
+def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False, ax: Any = None) -> Figure:
     """Draw panels as one figure.
 
     There is at least one panel. The title stands above them and the note, lines of small print, below. A `dark` page
     has light ink and a transparent background, which otherwise is white. The picture is unknown to pyplot until
-    `gradstep.picture.offer` hands it over.
+    `gradstep.picture.offer` hands it over. Where axes `ax` are given, one for each panel, the panels are drawn there,
+    without title and note.
     """
-    ink = DARK if dark else LIGHT
+    ink = DARK if flag("dark", dark) else LIGHT
+    if ax is not None:
+        figure, given = given_axes(ax, len(panels))
+        _draw_panels(given, panels, ink)
+        return figure
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     width, height = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
@@ -99,12 +107,9 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
     canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
-    colours = _colours(panels, ink)
-    for axes, panel in zip(every, panels, strict=False):
-        _draw_panel(axes, panel, colours, ink)
     for axes in every[len(panels) :]:
         axes.set_axis_off()
-    _draw_scale(list(every[: len(panels)]), colours, ink)
+    _draw_panels(list(every[: len(panels)]), panels, ink)
     if title:
         canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
     if note:
@@ -115,6 +120,14 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     layout.execute(canvas)
     canvas.set_layout_engine("none")
     return canvas
+
+
+def _draw_panels(every: Sequence[Axes], panels: Sequence[Panel], ink: Ink) -> None:
+    """Draw panels, each in axes of its own."""
+    colours = _colours(panels, ink)
+    for axes, panel in zip(every, panels, strict=True):
+        _draw_panel(axes, panel, colours, ink)
+    _draw_scale(every, colours, ink)
 
 
 def _shade(colour: str, place: float) -> Colour:

@@ -11,17 +11,20 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["host_errors", "set_diagonal", "to_host"]
+__all__ = ["detached", "host_errors", "set_diagonal", "to_host"]
 
 #: Rows of the blocks along a diagonal, which are small enough for the processor's cache.
 _TILE = 256
 
 
+def detached(values: Any) -> Any:
+    """Return values of any array library, on any device, as what NumPy makes arrays of; all else as it is."""
+    return values.detach().cpu() if is_torch_array(values) else values
+
+
 def to_host(values: Any) -> NDArray[np.float64]:
     """Return values of any array library, on any device, as a NumPy array in double precision."""
-    if is_torch_array(values):
-        values = values.detach().cpu()
-    return np.asarray(values, dtype=np.float64)
+    return np.asarray(detached(values), dtype=np.float64)
 
 
 def set_diagonal(matrix: Any, values: ArrayLike) -> None:

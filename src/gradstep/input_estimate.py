@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 from scipy.special import ndtri
 
-from gradstep.checks import finite, integer
+from gradstep.checks import chosen_seed, finite, integer
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import hermite_values
 from gradstep.inputs import Inputs, rank_bounds
@@ -149,7 +149,7 @@ class _Signal(NamedTuple):
 def estimate(X: ArrayLike, y: ArrayLike | None, classes: int, seed: int) -> EstimatedInputs:
     """Estimate the law of the inputs of a table; see `gradstep.Inputs.from_data`."""
     x, labels = _table(X, y)
-    integer("classes", classes, 1, 1000)
+    classes, seed = integer("classes", classes, 1, 1000), chosen_seed(seed)
     d, blocks = x.shape[1], np.random.default_rng(seed).permutation(len(x)) % _BLOCKS
     kept = [blocks != block for block in range(_BLOCKS)]
     whole, parts = _spectrum(x), [_spectrum(x[own]) for own in kept]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from gradstep.checks import bounded, integer, is_infinite, plain_number, real
+from gradstep.checks import bounded, integer, is_infinite, real, size
 from gradstep.errors import InvalidInput
 from gradstep.sizes import apportioned
 
@@ -139,7 +139,7 @@ class Inputs:
             allowed = f"a number from -{_STEEPEST} to {_STEEPEST}"
             powers[1] = real("teacher_exponent", teacher_exponent, allowed, lambda value: abs(value) <= _STEEPEST)
             arguments.append(f"{powers[1]!r}")
-        integer("classes", classes, 1, _MOST_DIRECTIONS)
+        classes = integer("classes", classes, 1, _MOST_DIRECTIONS)
         if is_infinite(d):
             for name, power in zip(("exponent", "teacher_exponent"), powers, strict=True):
                 if power >= 1:
@@ -150,7 +150,7 @@ class Inputs:
             sums = [[high ** (1 - power) - low ** (1 - power) for low, high in edges] for power in powers]
             sizes = [1] * classes
         else:
-            count = _directions(d, 2)
+            count = integer("d", d, 2, _MOST_DIRECTIONS)
             ranks = [range(low + 1, high + 1) for low, high in pairwise(rank_bounds(count, classes))]
             sums = [[math.fsum(j**-power for j in members) for members in ranks] for power in powers]
             sizes = [len(members) for members in ranks]
@@ -181,7 +181,7 @@ class Inputs:
             real("strengths", each, "numbers > -1", lambda value: -1 < value < math.inf)
             for each in _listed("strengths", strengths)
         ]
-        count = _directions(d, len(spikes) + 1)
+        count = integer("d", d, len(spikes) + 1, _MOST_DIRECTIONS)
         rest, signal = count - len(spikes), None
         if teacher is not None:
             signal = _numbers("teacher", teacher, len(spikes))
@@ -291,7 +291,7 @@ class Inputs:
         InvalidInput
             If there are more classes with a part of the teacher than directions.
         """
-        needed = [int(part > 0) for part in self.teacher]
+        d, needed = size("d", d), [int(part > 0) for part in self.teacher]
         if sum(needed) > d:
             raise InvalidInput(
                 "d", d, f"at least {sum(needed)}, the number of classes that the teacher lies in, or fewer classes"
@@ -317,7 +317,7 @@ class Inputs:
         InvalidInput
             As `counts`.
         """
-        return _at_dimension(self, d)
+        return _at_dimension(self, size("d", d))
 
     @property
     def is_isotropic(self) -> bool:
@@ -373,12 +373,6 @@ def _numbers(name: str, given: object, length: int | None = None, *, positive: b
     if not values or (length is not None and len(values) != length):
         raise InvalidInput(name, given, "at least one number" if length is None else f"{length} numbers")
     return values
-
-
-def _directions(d: object, low: int) -> int:
-    """Return a number of directions: whole, but maybe a float such as 1e3, as the sizes of a problem may be."""
-    value = plain_number(d)
-    return integer("d", int(value) if isinstance(value, float) and value.is_integer() else d, low, _MOST_DIRECTIONS)
 
 
 def _listed(name: str, given: object) -> list[object]:

@@ -151,9 +151,8 @@ class Step:
         width : float
             Number of neurons. An infinite one gives infinity if the exponent is positive.
         """
-        if self.coefficient == 0:
-            return 0.0
-        return float(self.coefficient * width**self.exponent)
+        width = real("width", width, "a number > 0", lambda number: number > 0)
+        return float(self.coefficient * width**self.exponent) if self.coefficient else 0.0
 
 
 def readout_weights(text: str) -> dict[float, float]:
@@ -948,6 +947,14 @@ class Problem:
         shown = self._arguments() | {"eta": str(self.eta)}
         rows = [[name, text.strip("'")] for name, text in shown.items()]
         return Summary("Problem", table=Table(["parameter", "value"], rows)).html()
+
+
+def _refuse_change(problem: object, name: str, value: object) -> None:
+    """Say how a problem is made that differs in one field."""
+    raise dataclasses.FrozenInstanceError(f"a problem does not change: use problem.replace({name}=...)")
+
+
+Problem.__setattr__ = _refuse_change  # type: ignore[method-assign]  # a frozen class may not have one of its own
 
 
 def named_function(name: str, value: FunctionLike) -> ScalarFunction:

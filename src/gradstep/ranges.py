@@ -76,7 +76,7 @@ def _each(name: str, value: object) -> list[Any]:
     """Return one value of a list: numbers of any library as those of Python."""
     if isinstance(value, str):
         return _written(name, value)
-    value = plain_number(value)
+    value = value.tolist() if getattr(value, "ndim", 0) and hasattr(value, "tolist") else plain_number(value)
     if name in _FUNCTIONS and callable(value) and not isinstance(value, MultivariateFunction):
         value = named_function(name, value)  # once, not at each problem; it has a name to print
     if name in _STEPS and isinstance(value, Mapping):

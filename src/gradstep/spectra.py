@@ -95,13 +95,15 @@ class SpectrumOverlay(Summarised):
             return Overlay(theory, nan, nan, np.zeros(len(theory), dtype=int))
         return Overlay.of(theory, self.measured[:, ::-1][:, : len(theory)])
 
-    def plot(self, *, dark: bool = False) -> Figure:
+    def plot(self, *, dark: bool = False, ax: Any = None) -> Figure:
         """Draw the bulk before and after the step, the outliers, and the histogram of the measured values.
 
         Parameters
         ----------
         dark : bool, optional
             Light ink for a dark page.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw, without the small print; by default in a new figure.
 
         Returns
         -------
@@ -137,7 +139,7 @@ class SpectrumOverlay(Summarised):
             histograms=histograms,
             marks=marks,
         )
-        return offer(draw([panel], note=f"{self.problem}{count}", dark=dark))
+        return offer(draw([panel], note=f"{self.problem}{count}", dark=dark, ax=ax))
 
     @property
     def _moved(self) -> bool:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
@@ -182,6 +183,40 @@ def test_constant_and_duplicated_columns(single_index):
     assert abs(model.score(padded, y) - plain.score(X, y)) < 0.05
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_steps": 1}, {"sample_split": True, "eta": 2.0}, {"random_state": np.random.RandomState(3)}],
+    ids=["rounds", "a step", "split", "a source of random numbers"],
+)
+@pytest.mark.parametrize("kind", [gs.OneStepRegressor, gs.OneStepClassifier])
+def test_a_column_that_does_not_vary_changes_nothing(kind, options):
+    """Not even where the directions are those of noise, which depend on every random number that is drawn."""
+    random = np.random.default_rng(1)
+    X, y = random.standard_normal((200, 6)), random.integers(3, size=200)
+    X[:20, 1] = np.nan
+    weights = np.arange(200.0) % 5
+    padded = np.insert(X, [0, 3, 6], [7.0, 0.1, np.nan], axis=1)
+    # Without weight, and by rounding alone, a column varies as little.
+    padded[weights == 0, 0] = random.standard_normal(40)
+    padded[:, 4] += np.arange(200) % 2 * 1e-17
+    kept = [1, 2, 3, 5, 6, 7]
+    found = [
+        clone(kind(width=64, random_state=0).set_params(**options)).fit(table, y, weights) for table in (X, padded)
+    ]
+    own, more = found
+    np.testing.assert_array_equal(more.predict(padded), own.predict(X))
+    np.testing.assert_array_equal(more.weights_, own.weights_)
+    np.testing.assert_array_equal(more.feature_importances_[kept], own.feature_importances_)
+    assert not np.delete(more.feature_importances_, kept).any()
+    changed = padded.copy()
+    changed[:, [0, 4]] = random.standard_normal((200, 2))
+    np.testing.assert_array_equal(more.predict(changed), own.predict(X))
+    curves = [
+        model.learning_curve(table, y, sample_weight=weights) for model, table in zip(found, (X, changed), strict=True)
+    ]
+    np.testing.assert_array_equal(curves[1].r2, curves[0].r2)
+
+
 def test_nothing_but_constants():
     model = gs.OneStepRegressor(width=5, random_state=0).fit(np.ones((6, 2)), np.arange(6.0))
     np.testing.assert_allclose(model.predict([[1.0, 1.0]]), 2.5)
@@ -310,3 +345,15 @@ def test_the_width_counts_neither_copies_nor_rows_without_weight():
         gs.OneStepRegressor(random_state=0).fit(np.vstack([X[few]] * 2), np.tile(y[few], 2), np.full(400, 0.5)),
     ):
         np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-6)
+
+
+def test_one_weight_for_all_rows_is_a_number(single_index):
+    X, y = single_index
+    for weight in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"sample_weight contains NaN or infinity"):
+            gs.OneStepRegressor(8).fit(X, y, weight)
+
+
+def test_labels_of_no_rows_are_said_to_be_none():
+    with pytest.raises(ValueError, match="Input y is empty"):
+        gs.OneStepClassifier(8).fit(np.ones((3, 2)), [])

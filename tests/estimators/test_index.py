@@ -17,7 +17,7 @@ from gradstep.simulation.leave_one_out import copies_of
 def test_average_gradients_are_those_of_the_outputs():
     """Against differences of the outputs themselves."""
     random = np.random.RandomState(0)
-    layer = draw(scalar_function("tanh"), 7, 4, 4, 2, offset=1.0, law=Readout.parse("gaussian"), random=random)
+    layer = draw(scalar_function("tanh"), 7, 4, 2, offset=1.0, law=Readout.parse("gaussian"), random=random)
     z, coefficients, weights = random.standard_normal((5, 4)), random.standard_normal((7, 2)), np.arange(1.0, 6.0)
     every, y = np.ones(5, dtype=bool), np.zeros((5, 2))
     sample = Sample(z, y, weights, copies_of(np.arange(5, dtype=np.uint64), y, weights), every, every)

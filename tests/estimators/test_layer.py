@@ -17,7 +17,7 @@ TANH = scalar_function("tanh")
 
 
 def small(outputs, d=4, width=3, offset=0.7):
-    return draw(TANH, width, d, d, outputs, offset=offset, law=Readout("gaussian"), random=np.random.RandomState(1))
+    return draw(TANH, width, d, outputs, offset=offset, law=Readout("gaussian"), random=np.random.RandomState(1))
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -75,7 +75,7 @@ def test_estimator_takes_this_step(damping):
 
 
 def test_rows_of_the_layer():
-    layer = draw(TANH, 4000, 5, 5, 2, offset=0.5, law=Readout("gaussian"), random=np.random.RandomState(0))
+    layer = draw(TANH, 4000, 5, 2, offset=0.5, law=Readout("gaussian"), random=np.random.RandomState(0))
     assert 5 * layer.weights.var() == pytest.approx(1.0, abs=0.05)
     assert layer.offsets.std() == pytest.approx(0.5, abs=0.03)
     assert abs(np.corrcoef(layer.readout.T)[0, 1]) < 0.06

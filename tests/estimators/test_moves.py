@@ -24,7 +24,7 @@ from gradstep.simulation.ridge import factorise
 
 def layer_of(width, d):
     law, random = Readout("gaussian"), np.random.RandomState(0)
-    return draw(scalar_function("relu"), width, d, d, 1, offset=1.0, law=law, random=random)
+    return draw(scalar_function("relu"), width, d, 1, offset=1.0, law=law, random=random)
 
 
 def sample_of(z, y):

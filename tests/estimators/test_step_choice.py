@@ -26,7 +26,7 @@ from gradstep.simulation.leave_one_out import PATH, copies_of
 
 def layer_of(activation, width, d, outputs=1):
     law, random = Readout("gaussian"), np.random.RandomState(0)
-    return draw(scalar_function(activation), width, d, d, outputs, offset=1.0, law=law, random=random)
+    return draw(scalar_function(activation), width, d, outputs, offset=1.0, law=law, random=random)
 
 
 def sample_of(n, target, d=10, repeat=None, step_share=None):

@@ -254,7 +254,7 @@ def test_torch_agrees_with_numpy() -> None:
         ({"seeds": 0}, "seeds"),
         ({"seeds": -3}, "seeds"),
         ({"seeds": True}, "seeds"),
-        ({"seeds": 2.0}, "seeds"),
+        ({"seeds": 2.5}, "seeds"),
         ({"seeds": "3"}, "seeds"),
         ({"seeds": []}, "seeds"),
         ({"seeds": [1, 1]}, "seeds"),

@@ -446,7 +446,7 @@ def serve(
     InvalidInput
         If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
     """
-    integer("port", port, 0, 65535)
+    port = integer("port", port, 0, 65535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # A socket may hold back the second part of an answer until the browser has acknowledged the first, for 40 ms.
     # asyncio turns this off, but only for sockets that were made with TCP as their named protocol.

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from gradstep.app.training import Training
-from gradstep.checks import integer, is_integer, is_real, one_of, real
+from gradstep.checks import integer, is_real, is_whole, one_of, real
 from gradstep.errors import InvalidInput
 from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Step
@@ -271,7 +271,7 @@ def _step(setting: Mapping[str, Any]) -> dict[str, Any]:
 def _ratio(name: str, value: Any, d: float) -> float:
     if isinstance(value, Mapping) and set(value) == {"per_d"}:
         value = value["per_d"]
-    elif is_integer(value) and math.isfinite(d) and 1 <= value <= 1e12:
+    elif is_whole(value) and math.isfinite(d) and 1 <= value <= 1e12:
         value = value / d
     else:
         raise InvalidInput(name, _plain(value), f"{{per_d: {_RATIO}}}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from gradstep.checks import flag, integer, one_of
@@ -38,7 +38,7 @@ class Training:
         if not isinstance(given, Mapping) or set(given) - set(known):
             raise InvalidInput("training", str(given)[:80], f"some of the fields {', '.join(known)}")
         found = cls(**given)
-        integer("steps", found.steps, 1, _MOST_STEPS)
+        found = replace(found, steps=integer("steps", found.steps, 1, _MOST_STEPS))
         flag("fresh", found.fresh)
         one_of("optimiser", found.optimiser, tuple(OPTIMISERS))
         return found

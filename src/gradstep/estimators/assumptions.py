@@ -24,10 +24,10 @@ _GAUSSIAN = 0.9
 _SHARE = 0.2
 
 
-def broken_by_columns(sample: Sample, varying: int) -> str:
-    """Say which assumption about the inputs fails; empty where none is seen to. `varying` of the inputs do vary."""
+def broken_by_columns(sample: Sample) -> str:
+    """Say which assumption about the inputs fails; empty where none is seen to."""
     z, w = sample.z, sample.weights / sample.weights.sum()
-    if (excess := correlation_excess(z, w, varying)) > _CORRELATED:
+    if (excess := correlation_excess(z, w)) > _CORRELATED:
         return (
             "no theory: it is for uncorrelated columns, and the squared correlations of a column here with all others "
             f"add up to {excess:.2g} on average, chance not counted"
@@ -40,17 +40,17 @@ def broken_by_columns(sample: Sample, varying: int) -> str:
     return ""
 
 
-def correlation_excess(z: Host, share: Host, varying: int) -> float:
+def correlation_excess(z: Host, share: Host) -> float:
     r"""Return the sum of squared correlations of a column with all others, mean over columns, less that of chance.
 
     For independent columns each squared correlation is :math:`\sum\omega^2` by chance, the inverse number of rows. The
-    columns of z, shape (n, d), are standardised, or zero if they do not vary. The shares of the rows add up to one.
+    columns of z, shape (n, d), are standardised. The shares of the rows add up to one.
     """
-    root = np.sqrt(share)[:, None] * z
+    root, columns = np.sqrt(share)[:, None] * z, len(z.T)
     gram = root @ root.T if len(root) < root.shape[1] else root.T @ root
     # The trace of the square is the sum over all pairs of columns, each with itself included.
     own = float(np.sum((root**2).sum(axis=0) ** 2))
-    return (float(np.sum(gram**2)) - own) / varying - (varying - 1) * float(share @ share)
+    return (float(np.sum(gram**2)) - own) / columns - float((columns - 1) * (share @ share))
 
 
 def gaussianity(z: Host, share: Host) -> float:

@@ -32,6 +32,7 @@ from gradstep.estimators.table import (
     rows_per_block,
     standardisation,
     standardised_targets,
+    table_hashes,
 )
 from gradstep.host import host_errors
 from gradstep.simulation.backend import backend, to_host
@@ -152,20 +153,25 @@ class OneStep(BaseEstimator):
     ) -> Training:
         """Standardise (unless that is known), hash and split."""
         weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+        if not np.isfinite(weights).all():  # of one number for all rows scikit-learn does not say so
+            raise ValueError("Input sample_weight contains NaN or infinity.")
         if (weights < 0).any():
             raise ValueError("Negative values in data passed to `sample_weight`.")
         if not weights.any():  # newer versions of scikit-learn say so themselves
             raise ValueError("Sample weights must contain at least one non-zero number.")
         unit = 2.0 ** (np.frexp(weights.max())[1] - 1)  # weights of any size, and none is rounded
         weights = weights / unit
-        if standard is None:
+        known = standard is not None
+        standard = standard or standardisation(X, weights)
+        # A column that says nothing takes no random number either: a fit is the same without it.
+        columns = np.union1d(standard.varying, standard.gaps)
+        if not known:
             random = check_random_state(self.random_state)
-            self._multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+            self._multipliers = random.randint(2**62, size=len(columns), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
-        measured, hashes = standardisation(X, weights, multipliers=self._multipliers)
-        hashes = cell_hashes(hashes, targets, weights)
+        hashes = cell_hashes(table_hashes(X, columns, self._multipliers), targets, weights)
         y, centre, scale = standardised_targets(targets, weights)
-        table = Table(X, y, weights, standard or measured, rows_per_block(max(settings.width, X.shape[1])))
+        table = Table(X, y, weights, standard, rows_per_block(max(settings.width, X.shape[1])))
         step = fit = weights > 0
         if settings.split:
             early = hashes < np.uint64(settings.split * 2.0**64)
@@ -186,10 +192,10 @@ class OneStep(BaseEstimator):
         training = replace(training, settings=settings)
         if self.device is None or self.device == "cpu":
             rows = int(training.fit_rows.sum()) if readout else 0
-            check_memory(settings.width, X.shape[1], targets.shape[1], rows)
+            check_memory(settings.width, training.table.standard.dimension, targets.shape[1], rows)
         standard = self.standardisation_ = training.table.standard
         random = check_random_state(self.random_state)
-        sizes = settings.width, standard.width, standard.dimension, targets.shape[1]
+        sizes = settings.width, standard.dimension, targets.shape[1]
         self._layer = self._initial = draw(
             settings.activation, *sizes, offset=settings.offset, law=settings.law, random=random
         )
@@ -257,7 +263,7 @@ class OneStep(BaseEstimator):
 
     @property
     def weights_(self) -> Host:
-        """First layer after the step, shape (width, inputs), acting on standardised inputs."""
+        """First layer after the step, shape (width, columns that the network sees), acting on standardised inputs."""
         return self._layer.weights
 
     @property
@@ -267,7 +273,7 @@ class OneStep(BaseEstimator):
 
     @property
     def initial_weights_(self) -> Host:
-        """First layer as drawn, shape (width, inputs)."""
+        """First layer as drawn, shape (width, columns that the network sees)."""
         return self._initial.weights
 
     @property

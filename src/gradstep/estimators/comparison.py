@@ -127,7 +127,7 @@ def compare_moves(
         if fit.rounds_ == ROUNDS:  # otherwise they ended by themselves
             following = Move(0.0, math.inf, 2 * ROUNDS)
             moves.append(following)
-    sizes = 2 * min(layer.width, _WIDTH), sample.z.shape[1], fit.standardisation_.dimension, sample.y.shape[1]
+    sizes = 2 * min(layer.width, _WIDTH), sample.z.shape[1], sample.y.shape[1]
     wide = draw(layer.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
     narrow = wide.narrowed(wide.width // 2)
     wrong = partial(_mistaken, training.centre, training.scale) if is_classifier(fit) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,12 +144,15 @@ class Diagnosis(Gains):
 
         return describe_html(self)
 
-    def plot(self) -> Figure:
-        """Draw the spectrum, the function along the direction, and the errors against the size of the step."""
+    def plot(self, *, ax: Any = None) -> Figure:
+        """Draw the spectrum, the function along the direction, and the errors against the size of the step.
+
+        They are drawn in an array `ax` of three of Matplotlib's axes, by default in a new figure.
+        """
         from gradstep.estimators.figures import draw_diagnosis
         from gradstep.picture import offer
 
-        return offer(draw_diagnosis(self))
+        return offer(draw_diagnosis(self, ax))
 
 
 def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: Host) -> Diagnosis:
@@ -303,7 +306,7 @@ def _checked_theory(
     fit: OneStepReadout, settings: Settings, sample: Sample, one: _Indexed, along: _Along
 ) -> tuple[Theory | None, str]:
     """Return the theory, or None and what columns or errors say against it."""
-    broken = broken_by_columns(sample, fit.standardisation_.dimension)
+    broken = broken_by_columns(sample)
     theory, note = theory_of(fit, settings, along.link, one.index.blur, broken)
     if theory is not None:
         rows = sample.fit_rows

@@ -77,8 +77,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
 
     Attributes
     ----------
-    weights_, initial_weights_ : ndarray, shape (width, d)
-        First layer after and before the step; they act on standardised inputs.
+    weights_, initial_weights_ : ndarray, shape (width, columns that the network sees)
+        First layer after and before the step; they act on standardised inputs, without columns that do not vary.
     offsets_ : ndarray, shape (width,)
         After the step.
     initial_readout_ : ndarray, shape (width, outputs)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from gradstep.learning.figure import draw_against_penalty
-from gradstep.picture import Picture
+from gradstep.picture import side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from gradstep.estimators.diagnosis import Diagnosis
     from gradstep.estimators.learned import Learned, LearnedLink
@@ -42,10 +43,9 @@ def _draw_along(axes: Axes, bins: Bins) -> None:
     axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
 
 
-def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
+def draw_diagnosis(diagnosis: Diagnosis, ax: Any) -> Figure:
     """Draw three panels: spectrum, function along the direction, error against the size of the step."""
-    figure = Picture(figsize=(13, 4.2), layout="constrained")
-    spectrum, curve, errors = figure.subplots(1, 3)
+    figure, (spectrum, curve, errors) = side_by_side(3, (13, 4.2), ax)
 
     shown, outliers = min(_EIGENVALUES, len(diagnosis.spectrum.stepped)), diagnosis.spectrum.outliers
     rank = np.arange(1, shown + 1)
@@ -101,27 +101,25 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     return figure
 
 
-def draw_learned(learned: Learned) -> Picture:
+def draw_learned(learned: Learned, ax: Any) -> Figure:
     """Draw the importances of the columns, and the shares of the directions."""
     importances = learned.importances
     order = np.argsort(-importances, kind="stable")[:_COLUMNS][::-1]
-    figure = Picture(figsize=(9, 1.6 + 0.24 * len(order)), layout="constrained")
-    columns, directions = figure.subplots(1, 2)
+    figure, (columns, directions) = side_by_side(2, (9, 1.6 + 0.24 * len(order)), ax)
     columns.barh([learned.columns[k] for k in order], importances[order], color=_BLUE)
     columns.set(xlabel="share of the mean squared gradient", title="Columns")
     directions.bar(np.arange(len(learned.shares)), learned.shares, color=_RED)
     directions.set(xlabel="direction", ylabel="share", title=f"Directions: {learned.effective:.1f} effective")
     # A single bar as wide as one of several.
     directions.set_xlim(-0.6, max(len(learned.shares), _DIRECTIONS) - 0.4)
-    directions.xaxis.get_major_locator().set_params(integer=True)
+    directions.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     _bare(columns, directions)
     return figure
 
 
-def draw_link(link: LearnedLink) -> Picture:
+def draw_link(link: LearnedLink, ax: Any) -> Figure:
     """Draw the targets and the network along one direction."""
-    figure = Picture(figsize=(5.5, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = side_by_side(1, (5.5, 3.8), ax)
     _draw_along(axes, link.bins)
     axes.set(
         xlabel=link.label,
@@ -133,11 +131,10 @@ def draw_link(link: LearnedLink) -> Picture:
     return figure
 
 
-def draw_scores(curves: Mapping[str, ScoreCurve]) -> Picture:
+def draw_scores(curves: Mapping[str, ScoreCurve], ax: Any = None) -> Figure:
     """Draw R^2 at the best penalty against the number of rows and, for one model, against the penalty."""
     several = len(curves) == 1 and all(len(curve.ridge) > 1 for curve in curves.values())
-    figure = Picture(figsize=(9.6, 3.8) if several else (6.0, 4.0), layout="constrained")
-    left, *right = np.atleast_1d(figure.subplots(1, 1 + several))
+    figure, (left, *right) = side_by_side(1 + several, (9.6, 3.8) if several else (6.0, 4.0), ax)
     for (name, curve), colour in zip(curves.items(), _MODELS, strict=False):
         _draw_against_rows(left, name, curve, colour)
     curve = next(iter(curves.values()))

@@ -139,18 +139,17 @@ def draw(
     activation: ScalarFunction,
     width: int,
     d: int,
-    varying: int,
     outputs: int,
     *,
     offset: float,
     law: Readout,
     random: np.random.RandomState,
 ) -> FirstLayer:
-    """Draw the layer: rows ``N(0, I / varying)``, offsets ``N(0, offset^2)``, a readout for every output.
+    """Draw the layer: rows ``N(0, I / d)``, offsets ``N(0, offset^2)``, a readout for every output.
 
-    All but `varying` of the d inputs are constant. The pre-activations have variance one.
+    The pre-activations of d standardised inputs have variance one.
     """
     seeds = random.randint(2**31 - 1, size=1 + outputs)
-    weights = initial_weights(int(seeds[0]), width, d, "gaussian") * np.sqrt(d / varying)
+    weights = initial_weights(int(seeds[0]), width, d, "gaussian")
     readout = np.stack([initial_readout(int(seed), width, law) for seed in seeds[1:]], axis=1)
     return FirstLayer(activation, weights, offset * random.standard_normal(width), readout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,12 +121,15 @@ class Learned:
         order = np.argsort(-importances, kind="stable")[:most]
         return [(self.columns[k], float(importances[k])) for k in order if importances[k] > _WORTH]
 
-    def plot(self) -> Figure:
-        """Draw the importances of the columns, and the shares of the directions."""
+    def plot(self, *, ax: Any = None) -> Figure:
+        """Draw the importances of the columns, and the shares of the directions.
+
+        They are drawn in an array `ax` of two of Matplotlib's axes, by default in a new figure.
+        """
         from gradstep.estimators.figures import draw_learned
         from gradstep.picture import offer
 
-        return offer(draw_learned(self))
+        return offer(draw_learned(self, ax))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,9 +167,12 @@ class LearnedLink:
             f"explains {max(self.explained, 0):.1%} of the variance of {self.target} on these rows"
         )
 
-    def plot(self) -> Figure:
-        """Draw the targets and the network along the direction."""
+    def plot(self, *, ax: Any = None) -> Figure:
+        """Draw the targets and the network along the direction.
+
+        They are drawn in Matplotlib's axes `ax`, by default in a new figure.
+        """
         from gradstep.estimators.figures import draw_link
         from gradstep.picture import offer
 
-        return offer(draw_link(self))
+        return offer(draw_link(self, ax))

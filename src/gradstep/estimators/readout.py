@@ -176,17 +176,18 @@ class OneStepReadout(OneStep):
         """Find the directions and columns along which the network varies, on some of the rows."""
         sample = training.sample(gradient_rows(coefficients.shape[1]))
         gradients = average_gradients(self._layer, coefficients, sample)
-        gradients = gradients * np.any(sample.z, axis=0)  # constant columns have slopes, but no row tells them
+        gradients = gradients * np.any(sample.z, axis=0)  # columns without a value here have slopes that no row tells
         return Learned.of(gradients, *self._column_names())
 
     def _column_names(self) -> tuple[list[str], list[str], NDArray[np.intp]]:
         """Return the names of the columns that the network sees, those of the table, and which comes from which."""
-        known, gaps = self._columns, self.standardisation_.gaps
+        known, varying, gaps = self._columns, self.standardisation_.varying, self.standardisation_.gaps
         numbered = [f"x{k}" for k in range(self.n_features_in_)] if known is None else known.table
         table = [str(name) for name in getattr(self, "feature_names_in_", numbered)]
         names = table if known is None else list(known.names)
         source = np.arange(len(table)) if known is None else known.source
-        return [*names, *(f"{names[k]} missing" for k in gaps)], table, np.append(source, source[gaps])
+        seen = [*(names[k] for k in varying), *(f"{names[k]} missing" for k in gaps)]
+        return seen, table, np.append(source[varying], source[gaps])
 
     def _output_names(self, count: int) -> list[str]:
         """Return what each output is, in words."""

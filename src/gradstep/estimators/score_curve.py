@@ -218,12 +218,15 @@ class ScoreCurve(Summarised):
         frame.insert(3, "r2_standard_error", self.r2_standard_error.ravel())
         return frame
 
-    def plot(self) -> Figure:
-        """Draw R^2 against the number of rows, and against the penalty."""
+    def plot(self, *, ax: Any = None) -> Figure:
+        """Draw R^2 against the number of rows and, if there are several, the penalty.
+
+        They are drawn in Matplotlib's axes `ax`, an array of two for several penalties, by default in a new figure.
+        """
         from gradstep.estimators.figures import draw_scores
         from gradstep.picture import offer
 
-        return offer(draw_scores({"": self}))
+        return offer(draw_scores({"": self}, ax))
 
     def table(self) -> Table:
         """Return a row of text for each n, at its best penalty."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "rows_per_block",
     "standardisation",
     "standardised_targets",
+    "table_hashes",
 ]
 
 BLOCK_BYTES = 2**25
@@ -53,7 +55,7 @@ class Standardisation:
 
     A column is clipped, centred and scaled. A missing value becomes the mean, zero. For each column that had gaps in
     the fit there is one more column after all others, which says (standardised, too) where they are. Columns that do
-    not vary become zero.
+    not vary are left out.
 
     Parameters
     ----------
@@ -74,20 +76,21 @@ class Standardisation:
     gaps: NDArray[np.intp]
     missing: Array
 
-    @property
-    def width(self) -> int:
-        """Number of columns after the standardisation."""
-        return len(self.centre) + len(self.gaps)
+    @cached_property
+    def varying(self) -> NDArray[np.intp]:
+        """Columns whose values vary; the first one, which becomes zero, if the table says nothing at all."""
+        found = np.flatnonzero(np.isfinite(self.scale))
+        return found if len(found) or len(self.gaps) else np.zeros(1, dtype=np.intp)
 
     @property
     def dimension(self) -> int:
-        """Number of inputs that vary: what ``d`` is in the law of the first layer."""
-        return max(int(np.isfinite(self.scale).sum()) + len(self.gaps), 1)
+        """Number of columns after the standardisation: what ``d`` is in the law of the first layer."""
+        return len(self.varying) + len(self.gaps)
 
     def __call__(self, block: Array) -> Array:
-        """Return the standardised rows."""
-        z = (np.clip(block, self.lowest, self.highest) - self.centre) / self.scale
-        gaps = np.isnan(block[:, self.gaps])
+        """Return the standardised rows, shape (rows, dimension)."""
+        gaps, block, own = np.isnan(block[:, self.gaps]), _columns(block, self.varying), self.varying
+        z = (np.clip(block, self.lowest[own], self.highest[own]) - self.centre[own]) / self.scale[own]
         z = np.where(np.isnan(block), 0.0, z) if len(self.gaps) or np.isnan(block).any() else z
         if not len(self.gaps):
             return np.asarray(z)
@@ -138,25 +141,19 @@ def rows_per_block(columns: int) -> int:
     return max(BLOCK_BYTES // (8 * columns), 16)
 
 
-def standardisation(
-    inputs: Any, weights: Array, *, multipliers: NDArray[np.uint64], clip: bool = True
-) -> tuple[Standardisation, NDArray[np.uint64]]:
-    """Measure centre, scale and bounds of every column, and hash every row.
+def standardisation(inputs: Any, weights: Array, *, clip: bool = True) -> Standardisation:
+    """Measure centre, scale and bounds of every column.
 
     Extremes are measured first and everything else relative to them, so that columns of any size (1e300, 1e-300)
     neither overflow nor vanish. A column that varies by rounding only counts as constant.
 
     Values further than five standard deviations from the mean are clipped there. As they raise the deviation
     themselves, this is done three times.
-
-    The hashes, shape (n,), are those of `row_hashes`, with an odd multiplier for each of the d columns.
     """
     d = inputs.shape[1]
     rows = rows_per_block(d)
     lowest, highest, missing = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
-    hashes = np.empty(inputs.shape[0], dtype=np.uint64)
     for part, block in raw_blocks(inputs, rows):
-        hashes[part] = row_hashes(block, multipliers)
         block, w = _weighted(block, weights[part])
         lowest = np.minimum(lowest, np.nanmin(block, axis=0, initial=np.inf))
         highest = np.maximum(highest, np.nanmax(block, axis=0, initial=-np.inf))
@@ -164,41 +161,44 @@ def standardisation(
     present = weights.sum() - missing
     empty = lowest > highest
     lowest[empty] = highest[empty] = 0.0
-    middle, half_range = lowest / 2 + highest / 2, highest / 2 - lowest / 2
-    constant = half_range <= _ROUNDING * np.maximum(np.abs(lowest), np.abs(highest))
-    half_range[constant] = np.inf
+    centre, half_range = lowest / 2 + highest / 2, highest / 2 - lowest / 2
+    varying = np.flatnonzero(half_range > _ROUNDING * np.maximum(np.abs(lowest), np.abs(highest)))
+    # What follows is about these alone: sums over fewer columns may differ in the last digit.
+    middle, size = centre[varying], half_range[varying]
 
     def moments(low: Array | float, high: Array | float) -> tuple[Array, Array]:
         """Return mean and deviation of the clipped columns, relative to middle and half range."""
-        mean, square = np.zeros(d), np.zeros(d)
+        mean, square = np.zeros(len(varying)), np.zeros(len(varying))
         for total, power in ((mean, 1), (square, 2)):
             for part, block in raw_blocks(inputs, rows):
-                block, w = _weighted(block, weights[part])
-                relative = (block - middle) / half_range
+                block, w = _weighted(_columns(block, varying), weights[part])
+                relative = (block - middle) / size
                 if not np.isinf(low).all():
                     relative = np.clip(relative, low, high)
                 values = relative if power == 1 else (relative - mean) ** 2
                 total += w @ (np.where(np.isnan(values), 0.0, values) if missing.any() else values)
-            total /= np.where(empty, 1.0, present)
+            total /= present[varying]
         return mean, np.sqrt(square)
 
     mean, deviation = moments(-np.inf, np.inf)
     for _ in range(_CLIPPED_TIMES if clip else 0):
         low, high = mean - _FARTHEST * deviation, mean + _FARTHEST * deviation
-        if (constant | ((low <= -1) & (high >= 1))).all():
+        if ((low <= -1) & (high >= 1)).all():
             break
         mean, deviation = moments(low, high)
-    size = np.where(constant, 0.0, half_range)
-    bounds: tuple[Array, ...] = np.full(d, -np.inf), np.full(d, np.inf)
+    centre[varying] = middle + size * mean
+    scale, bounds = np.full(d, np.inf), (np.full(d, -np.inf), np.full(d, np.inf))
+    scale[varying] = size * deviation
     if clip:
-        bounds = tuple(
-            np.where(constant, end, middle + size * near) for end, near in zip(bounds, (low, high), strict=True)
-        )
-    scale = half_range * np.where(constant, 1.0, deviation)
+        for end, near in zip(bounds, (low, high), strict=True):
+            end[varying] = middle + size * near
     gaps = np.flatnonzero((missing > 0) & (present > 0))
-    return Standardisation(
-        middle + size * mean, scale, bounds[0], bounds[1], gaps, missing[gaps] / weights.sum()
-    ), hashes
+    return Standardisation(centre, scale, *bounds, gaps, missing[gaps] / weights.sum())
+
+
+def _columns(block: Array, columns: NDArray[np.intp]) -> Array:
+    """Return some columns of a block, itself if they are all."""
+    return block if len(columns) == block.shape[1] else block[:, columns]
 
 
 def _weighted(block: Array, weights: Array) -> tuple[Array, Array]:
@@ -212,9 +212,17 @@ def standardised_targets(targets: Array, weights: Array) -> tuple[Array, Array, 
 
     Constants become zero, and so do targets of weight zero, which may be of any size.
     """
-    standard, _ = standardisation(targets, weights, multipliers=np.ones(targets.shape[1], np.uint64), clip=False)
-    values = standard(np.where(weights[:, None] > 0, targets, standard.centre))
+    standard, values = standardisation(targets, weights, clip=False), np.zeros(targets.shape)
+    values[:, standard.varying] = standard(np.where(weights[:, None] > 0, targets, standard.centre))
     return values, standard.centre, np.where(np.isfinite(standard.scale), standard.scale, 0.0)
+
+
+def table_hashes(inputs: Any, columns: NDArray[np.intp], multipliers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash every row by its values in some columns, as `row_hashes` with an odd multiplier for each of these."""
+    hashes = np.empty(inputs.shape[0], dtype=np.uint64)
+    for part, block in raw_blocks(inputs, rows_per_block(inputs.shape[1])):
+        hashes[part] = row_hashes(_columns(block, columns), multipliers)
+    return hashes
 
 
 def row_hashes(block: Array, multipliers: NDArray[np.uint64]) -> NDArray[np.uint64]:

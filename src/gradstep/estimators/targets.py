@@ -31,6 +31,8 @@ def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
         assert_all_finite(y, input_name="y")
     if labels.dtype.kind == "O" and any(map(is_missing, labels.flat)):
         raise ValueError("Input y contains missing labels.")
+    if not labels.size:
+        raise ValueError("Input y is empty.")
     check_classification_targets(y)
     encoder = LabelEncoder()
     places = encoder.fit_transform(column_or_1d(y, warn=True))

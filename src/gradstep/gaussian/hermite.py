@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.smoothing import hermite_smoothed, hermite_values
 
@@ -24,8 +22,4 @@ def hermite_coefficients(
     most E f(scale * z)^2 (Parseval). The function is given by its name, as a callable, or as a ScalarFunction. Raises
     `InvalidInput` if `order` is not a non-negative integer, or the scale is negative or not finite.
     """
-    try:
-        count = operator.index(order)
-    except TypeError:
-        raise InvalidInput("order", order, "an integer >= 0") from None
-    return hermite_smoothed(scalar_function(function), 0.0, scale, count)
+    return hermite_smoothed(scalar_function(function), 0.0, scale, order)

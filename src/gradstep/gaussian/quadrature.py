@@ -106,7 +106,7 @@ def gaussian_rule(
         If a parameter is not positive and finite, the order is no integer, or a breakpoint is not a number.
     """
     _positive(resolution=resolution, half_range=half_range)
-    integer("order", order, 1)
+    order = integer("order", order, 1)
     inner = np.asarray(tuple(breakpoints), dtype=np.float64)
     if np.isnan(inner).any():
         raise InvalidInput("breakpoints", breakpoints, "numbers")

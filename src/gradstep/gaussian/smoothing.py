@@ -94,7 +94,7 @@ def hermite_values(x: ArrayLike, order: int) -> Array:
 
     Docs, "Gaussian calculus", equation (G1).
     """
-    integer("order", order, 0)
+    order = integer("order", order, 0)
     points = np.asarray(x, dtype=np.float64)
     values = np.empty((order + 1, *points.shape))
     for k, polynomial in enumerate(_hermite_polynomials(points, order)):
@@ -169,7 +169,7 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
     `InvalidInput` as `smoothed` does, and if `order` is negative.
     """
     m, s, shape = _arguments(mean, scale)
-    integer("order", order, 0)
+    order = integer("order", order, 0)
 
     def coefficients(z: Array, weight: Array) -> Callable[[Array], Array]:
         if z.ndim == 1:

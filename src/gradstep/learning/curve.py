@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from gradstep.checks import one_of, real
+from gradstep.checks import is_whole, one_of, plain_number, real
 from gradstep.errors import InvalidInput, optional_module
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
@@ -199,8 +199,13 @@ class LearningCurve(Summarised):
             {name: np.ravel(values) for name, values in columns.items() if values is not None}
         )
 
-    def plot(self) -> Figure:
-        """Draw the test and training error against the number of samples, and against the penalty.
+    def plot(self, *, ax: Any = None) -> Figure:
+        """Draw the test and training error against the number of samples and, if there are several, the penalty.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or array of them, optional
+            Where to draw: two with several penalties, otherwise one. By default in a new figure.
 
         Returns
         -------
@@ -209,7 +214,7 @@ class LearningCurve(Summarised):
         from gradstep.learning.figure import draw_learning_curve
         from gradstep.picture import offer
 
-        return offer(draw_learning_curve(self))
+        return offer(draw_learning_curve(self, ax))
 
     def table(self) -> Table:
         """Return a row of text for each n, at its best penalty."""
@@ -247,10 +252,10 @@ class LearningCurve(Summarised):
 
 def place_of_size(curve: LearningCurve, field: str, n: int) -> int:
     """Return the place of a number of samples among those of a curve; `field` is its name in the error."""
-    found = np.flatnonzero(curve.n == n)
-    if not len(found):
-        raise InvalidInput(field, n, f"one of the numbers of rows of the curve, {curve.n.tolist()}")
-    return int(found[0])
+    known, number = curve.n.tolist(), plain_number(n)
+    if not is_whole(number) or number not in known:
+        raise InvalidInput(field, n, f"one of the numbers of rows of the curve, {known}")
+    return int(known.index(number))
 
 
 def combined(curve: LearningCurve, factors: Sequence[tuple[tuple[int, int], float]]) -> tuple[float, float]:

@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from gradstep.picture import Picture
+from gradstep.picture import side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from gradstep.learning.curve import LearningCurve
 
@@ -24,11 +25,10 @@ _GREY, _BLUE, _RED = "#8a8b95", "#4c92fd", "#cc1a00"
 _SHOWN = 5
 
 
-def draw_learning_curve(curve: LearningCurve) -> Picture:
+def draw_learning_curve(curve: LearningCurve, ax: Any) -> Figure:
     """Draw the best test error against the number of samples and, if there are several, errors against the penalty."""
     several = len(curve.ridge) > 1
-    figure = Picture(figsize=(9.6, 3.6) if several else (5, 3.6), layout="constrained")
-    left, *more = np.atleast_1d(figure.subplots(1, 1 + several))
+    figure, (left, *more) = side_by_side(1 + several, (9.6, 3.6) if several else (5, 3.6), ax)
     low, high = curve.interval()
     order = np.argsort(curve.n)
     n, best, place = curve.n[order], curve.best[order], np.arange(len(curve.n))[order]

@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, is_torch_array
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import LARGEST_NUMBER, finite, nonnegative, positive
+from gradstep.checks import LARGEST_NUMBER, is_whole, nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.learning.pool import Array
 
@@ -97,7 +97,7 @@ def _numbers(field: str, values: Any) -> Host:
     """Return what NumPy makes of lists and tables of numbers; columns of text are named."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         wrong = [str(name) for name in getattr(values, "columns", ()) if not _holds_numbers(values[name])]
         told = f"columns without numbers: {', '.join(wrong)}" if wrong else values
         raise InvalidInput(
@@ -120,14 +120,15 @@ def checked_sizes(n: ArrayLike | None, rows: int) -> Host:
     """
     if n is None:
         return np.unique(np.round(np.geomspace(max(rows / 10, 1), rows, _SIZES)))
-    sizes = np.atleast_1d(finite("n", n))
-    allowed = (
-        f"whole numbers from 1 to {LARGEST_RATIO * rows}, which is {LARGEST_RATIO} times the {rows} rows of the pool: "
-        "for more samples give more rows"
-    )
-    if sizes.ndim != 1 or not ((sizes >= 1) & (sizes <= LARGEST_RATIO * rows) & (sizes == np.round(sizes))).all():
+    sizes = np.atleast_1d(np.asarray(n, dtype=object))
+    most = LARGEST_RATIO * rows
+    if not sizes.size or sizes.ndim != 1 or not all(is_whole(size) and 1 <= size <= most for size in sizes.tolist()):
+        allowed = (
+            f"whole numbers from 1 to {most}, which is {LARGEST_RATIO} times the {rows} rows of the pool: "
+            "for more samples give more rows"
+        )
         raise InvalidInput("n", n, allowed)
-    return sizes
+    return sizes.astype(np.float64)
 
 
 def default_ridges(eigenvalues: Host, width: int) -> Host:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gradstep.checks import integer, is_integer, is_real, plain_number
+from gradstep.checks import LARGEST_NUMBER, MOST_SEEDS, integer, is_real, is_whole, plain_number
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.sizes import Sizes
 from gradstep.threads import threads_for_products
 
-__all__ = ["MOST_TEST_SAMPLES", "chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of", "threads_of"]
+__all__ = ["MOST_TEST_SAMPLES", "chosen_seeds", "finite_sizes", "penalties_of", "threads_of"]
 
 
 def finite_sizes(problem: Problem) -> Sizes[int]:
@@ -30,18 +29,13 @@ def threads_of(problem: Problem) -> AbstractContextManager[None]:
     return threads_for_products(rows, sizes.d, sizes.width)
 
 
-def chosen_seed(seed: int) -> int:
-    """Return one seed, or raise `InvalidInput`."""
-    return integer("seed", seed, 0, 2**32 - 1, allowed="an integer in [0, 2**32)")
-
-
 def chosen_seeds(seeds: int | Sequence[int], least: int = 1) -> tuple[int, ...]:
     """Return the seeds, given by their number, not below the least one, or as a sequence, or raise `InvalidInput`."""
-    allowed = f"an integer >= {least}, or distinct integers in [0, 2**32)"
-    if is_integer(seeds):
-        return tuple(range(integer("seeds", seeds, least, allowed=allowed)))
+    allowed = f"an integer from {least} to {MOST_SEEDS}, or distinct integers in [0, 2**32)"
+    if is_real(number := plain_number(seeds)):
+        return tuple(range(integer("seeds", number, least, MOST_SEEDS, allowed=allowed)))
     chosen = _listed(seeds)
-    valid = all(is_integer(s) and 0 <= s < 2**32 for s in chosen)
+    valid = all(is_whole(s) and 0 <= s < 2**32 for s in chosen)
     if not chosen or not valid or len(set(chosen)) != len(chosen):
         raise InvalidInput("seeds", seeds, allowed)
     return tuple(int(s) for s in chosen)
@@ -58,16 +52,11 @@ MOST_TEST_SAMPLES = 10**9
 """Largest number of fresh test inputs: their noise is then below the digits that are printed."""
 
 
-def count(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
-    """Return an integer, or raise `InvalidInput` if the value is not an integer, too small or too large."""
-    return integer(name, value, least, most)
-
-
 def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:
     """Return penalties of a fit, by default the problem's, and whether they were given as a sequence."""
     given: Any = problem.ridge if ridge is None else plain_number(ridge)
     is_path = not is_real(given)
     penalties = _listed(given) if is_path else (given,)
-    if not penalties or not all(is_real(value) and 0 < value < math.inf for value in penalties):
+    if not penalties or not all(is_real(value) and 0 < value <= LARGEST_NUMBER for value in penalties):
         raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
     return tuple(float(value) for value in penalties), is_path

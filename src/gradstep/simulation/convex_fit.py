@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import real
+from gradstep.checks import bounded
 from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
@@ -95,7 +95,9 @@ def fit_convex(
     certifies the minimum.
     """
     chosen, regulariser = parse_loss(loss), parse_penalty(penalty)
-    real("ridge", ridge, "a finite number > 0", lambda value: 0 < value < math.inf)
+    ridge, tolerance = (
+        bounded(name, value, positive=True) for name, value in (("ridge", ridge), ("tolerance", tolerance))
+    )
     features, labels = _checked(features, labels, chosen)
     n, width = features.shape
     scaled = features / math.sqrt(width)

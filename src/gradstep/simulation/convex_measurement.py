@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gradstep.checks import integer
 from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput
 from gradstep.labels import Channel, labels_of
 from gradstep.problem import Problem
-from gradstep.simulation.arguments import MOST_TEST_SAMPLES, chosen_seeds, count, threads_of
+from gradstep.simulation.arguments import MOST_TEST_SAMPLES, chosen_seeds, threads_of
 from gradstep.simulation.measurement import Measurement
 from gradstep.simulation.network import Network
 from gradstep.simulation.streams import Purpose, normal_blocks
@@ -69,7 +70,7 @@ def convex_measurement(
     labels = labels_of(problem, channel, flip)
     if chosen.kind == "margin" and not labels.binary:
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
-    numbers, fresh = chosen_seeds(seeds), count("test_samples", test_samples, 1, MOST_TEST_SAMPLES)
+    numbers, fresh = chosen_seeds(seeds), integer("test_samples", test_samples, 1, MOST_TEST_SAMPLES)
     each = [_measured(Network(problem, seed, labels=labels), chosen, regulariser, fresh, tolerance) for seed in numbers]
     return Measurement(
         problem=problem,

@@ -202,7 +202,9 @@ def _leverage(eigenvalues: Host, n: float, ridge: float) -> float:
     def excess(leverage: float) -> float:
         return float((eigenvalues / (ridge + n / (1 + leverage) * eigenvalues)).sum()) - leverage
 
-    return float(brentq(excess, 0.0, max(float(eigenvalues.sum()) / ridge, NOTHING), xtol=1e-12, rtol=1e-10))
+    most = max(float(eigenvalues.sum()) / ridge, NOTHING)
+    # With next to nothing but the penalty the two agree to rounding.
+    return float(brentq(excess, 0.0, most, xtol=1e-12, rtol=1e-10)) if excess(most) < 0 else most
 
 
 def _of_one_pool(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import bounded, finite, positive, real
+from gradstep.checks import bounded, chosen_seed, finite, function_or_none, integer, positive
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, scalar_function
+from gradstep.host import detached
 from gradstep.labels import Labels
 from gradstep.learning import LearningCurve
-from gradstep.simulation.arguments import chosen_seed, count
-from gradstep.simulation.backend import to_host
+from gradstep.simulation.arguments import MOST_TEST_SAMPLES
 from gradstep.simulation.expected_errors import Population, Risk, Rows, expected_errors, sampled_risk
 from gradstep.simulation.input_law import InputLaw
 from gradstep.simulation.instance import pool_sample
@@ -118,12 +117,12 @@ def _layer(layer: Any, bias: ArrayLike | None) -> tuple[Host, Host | None]:
     given = getattr(layer, "weight", layer)
     if given is not layer and bias is None:
         bias = getattr(layer, "bias", None)
-    weights = finite("layer", to_host(given))
+    weights = finite("layer", detached(given))
     if weights.ndim != 2 or weights.shape[1] < 2:
         raise InvalidInput("layer", f"shape {weights.shape}", "weights of shape (N, d), one neuron a row, with d >= 2")
     if bias is None:
         return weights, None
-    offsets = finite("bias", to_host(bias))
+    offsets = finite("bias", detached(bias))
     if offsets.shape != weights.shape[:1]:
         raise InvalidInput("bias", f"shape {offsets.shape}", f"one offset for each of the {len(weights)} neurons")
     return weights, offsets
@@ -174,10 +173,15 @@ class Layer:
         progress: Callable[[int, int], None] | None,
     ) -> LearningCurve:
         """Check the options and return the expected errors, as :func:`layer_learning_curve`."""
-        sizes = np.array([count("n", size, 1) for size in np.atleast_1d(np.asarray(n, dtype=object)).tolist()])
+        listed = np.atleast_1d(np.asarray(n, dtype=object)).tolist()
+        sizes = np.array([integer("n", size, 1, MOST_TEST_SAMPLES) for size in listed])
         penalties = np.atleast_1d(positive("ridge", ridge))
-        real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
-        rows = None if pool is None else count("pool", pool, 1)
+        for name, given, found in (("n", n, sizes), ("ridge", ridge, penalties)):
+            if found.ndim != 1 or not found.size:
+                raise InvalidInput(name, given, "one number, or a non-empty sequence of them")
+        bounded("tolerance", tolerance, positive=True)
+        rows = None if pool is None else integer("pool", pool, 1, MOST_TEST_SAMPLES)
+        function_or_none("progress", progress, "a function of two numbers of pools: those done, and all")
         population = Population(self.seed, len(self.weights), self.labels.noise**2, self._draw, self._risk)
         with threads_for_products(BLOCK_ROWS, *self.weights.shape), within_range("the learning curve"):
             return expected_errors(population, sizes, penalties, tolerance=tolerance, pool=rows, progress=progress)

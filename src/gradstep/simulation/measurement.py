@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
+from gradstep.checks import one_of
 from gradstep.overlay import mean_and_error
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
@@ -95,10 +95,7 @@ class Measurement(Summarised):
 
     def __getitem__(self, quantity: str) -> NDArray[np.float64]:
         """Return every seed's values of a quantity."""
-        try:
-            return self.values[quantity]
-        except KeyError:
-            raise InvalidInput("quantity", quantity, f"one of {', '.join(sorted(self.values))}") from None
+        return self.values[one_of("quantity", quantity, sorted(self.values))]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the quantities."""

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, flag, one_of
+from gradstep.checks import LARGEST_NUMBER, bounded, chosen_seed, flag, function_or_none, integer, one_of
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
@@ -30,7 +30,7 @@ from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
-from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
+from gradstep.simulation.arguments import MOST_TEST_SAMPLES, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
 from gradstep.simulation.data_rows import ChosenRows, DataRows
@@ -185,6 +185,7 @@ class Network:
             if not xp.all(xp.isfinite(array)):
                 raise InvalidInput(name, "inf or nan", "finite numbers")
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "labels", labels)
         if self.rows is not None:
             table = self.rows if isinstance(self.rows, DataRows) else DataRows.of(self.rows, self.replacement)
@@ -312,11 +313,16 @@ class Network:
         >>> three = network.train(3, fresh=False)
         >>> muon = network.train(3, optimiser="spectral")
         """
-        count("steps", steps, 1)
+        steps = integer("steps", steps, 1)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
+        function_or_none("progress", progress, "a function of two numbers of steps: those done, and all")
         own = optimiser is None and not options
-        rule = Damped(self.problem.damping) if own else optimiser_of(optimiser or "gradient", options)
+        rule = (
+            Damped(self.problem.damping)
+            if own
+            else optimiser_of("gradient" if optimiser is None else optimiser, options)
+        )
         memory, weights = None, self.before
         turned = rule.by_coordinate and basis == "random"
         turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
@@ -395,7 +401,7 @@ class Network:
         rows : int
             How many.
         """
-        return self._gathered(self._check_sample(count("rows", rows, 1)))
+        return self._gathered(self._check_sample(integer("rows", rows, 1, MOST_TEST_SAMPLES)))
 
     def features(self, inputs: Array) -> Array:
         """Return the raw features ``sigma(<w_i, x>)`` after the step, shape (rows, N).
@@ -534,8 +540,7 @@ class Network:
         """
         width, d = self._sizes.width, self._sizes.d
         columns = self._shaped("readouts", readouts, (width,) if np.ndim(readouts) == 1 else (width, None))
-        if not 0 < tolerance < math.inf:
-            raise InvalidInput("tolerance", tolerance, "a finite number > 0")
+        bounded("tolerance", tolerance, positive=True)
         shape, mean = tuple(columns.shape[1:]), self.labels.mean
         columns = columns[:, None] if columns.ndim == 1 else columns
         if isinstance(mean, MultivariateFunction) or self.rows is not None:
@@ -587,6 +592,8 @@ class Network:
         -------
         mean, standard_error : ndarray, shape (P,)
         """
+        rows = None if rows is None else integer("rows", rows, 1, MOST_TEST_SAMPLES)
+        readouts = self._shaped("readouts", readouts, (self._sizes.width, None))
         with self._under_way():
             found = sampled_risk(self._design(self._check_sample(rows)), readouts)
         return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
@@ -675,7 +682,7 @@ class Network:
         InvalidInput
             If `leading` is negative or not an integer.
         """
-        leading = count("leading", leading)
+        leading = integer("leading", leading, 0)
         inputs = self.fit_data()[0]
         with self._under_way():
             features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
@@ -710,7 +717,7 @@ class Network:
         InvalidInput
             If `leading` is negative or not an integer.
         """
-        leading = count("leading", leading)
+        leading = integer("leading", leading, 0)
         teacher = unit(self.law.teacher_weights(self.labels.mean, self._sizes.d))[0]
         before, after, readout, shared = map(to_host, (self.before, self.after, self.readout, self._shared))
         with self._under_way():
@@ -759,11 +766,15 @@ class Network:
 
     def _shaped(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
         """Return values of a shape, in which None is any length, on the device in double precision."""
-        found = tuple(np.shape(values))
+        wanted = f"shape ({', '.join('any' if length is None else str(length) for length in shape)})"
+        try:
+            array = self._engine.double(values)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInput(name, values, f"numbers of {wanted}") from None
+        found = tuple(array.shape)
         if len(found) != len(shape) or any(b not in (a, None) for a, b in zip(found, shape, strict=True)):
-            wanted = ", ".join("any" if length is None else str(length) for length in shape)
-            raise InvalidInput(name, f"shape {found}", f"shape ({wanted})")
-        return self._engine.double(values)
+            raise InvalidInput(name, f"shape {found}", wanted)
+        return array
 
     def _data(self, values: Array) -> Array:
         xp = self._engine.xp

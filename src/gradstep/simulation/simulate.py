@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gradstep.checks import flag, function_or_none, one_of, real
+from gradstep.checks import bounded, flag, function_or_none, integer, one_of
 from gradstep.errors import InvalidInput
 from gradstep.host import host_errors
 from gradstep.problem import Problem
-from gradstep.simulation.arguments import MOST_TEST_SAMPLES, chosen_seeds, count, finite_sizes, penalties_of, threads_of
+from gradstep.simulation.arguments import MOST_TEST_SAMPLES, chosen_seeds, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import backend
 from gradstep.simulation.data_rows import DataRows
 from gradstep.simulation.measurement import Measurement
@@ -94,14 +93,14 @@ def simulate(
     sizes = finite_sizes(problem)
     chosen = chosen_seeds(seeds)
     penalties, is_path = penalties_of(problem, ridge)
-    fresh = count("test_samples", test_samples, most=MOST_TEST_SAMPLES)
+    fresh = integer("test_samples", test_samples, 0, MOST_TEST_SAMPLES)
     one_of("fit", fit, ("drawn", "expected"))
     function_or_none("progress", progress, "a function of two numbers: what is done, and all there is")
     if fit == "expected" and fresh:
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
     if fit == "expected" and rows is not None:
         raise InvalidInput("fit", fit, "'drawn' with rows of a table, of which no expected errors are known")
-    real("kernel_tolerance", kernel_tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
+    bounded("kernel_tolerance", kernel_tolerance, positive=True)
     backend(device, dtype)
     table = None if rows is None else DataRows.of(rows, flag("replacement", replacement))
     if table is not None:

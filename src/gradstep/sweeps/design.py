@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradstep.checks import flag, integer, one_of
+from gradstep.checks import MOST_SEEDS, flag, integer, one_of
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.inputs import Inputs
@@ -107,6 +107,10 @@ class Design:
     device: str | None = None
     dtype: str = "float64"
     _known: dict[int, _Point] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, most in (("seeds", MOST_SEEDS), ("first_seed", 2**63 - 1)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), 0, most))
 
     # --- axes --------------------------------------------------------------------------------------------------------
 
@@ -259,8 +263,6 @@ class Design:
                 raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
 
     def _check_options(self) -> None:
-        integer("seeds", self.seeds, 0, 1_000_000)
-        integer("first_seed", self.first_seed, 0, 2**63 - 1)
         flag("paired", self.paired)
         flag("theory", self.theory)
         if not self.seeds and not self.theory:
@@ -338,8 +340,8 @@ def design_of(
     design = Design(
         shared,
         tuple(axes),
-        _plain("seeds", seeds),
-        _plain("first_seed", first_seed),
+        seeds,
+        first_seed,
         _plain("paired", paired),
         _plain("theory", theory),
         device,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 
-from gradstep.checks import is_integer
+from gradstep.checks import integer
 from gradstep.sweeps.executors import Executor, InProcess, Processes
 from gradstep.sweeps.store import Store
 from gradstep.sweeps.task import Failure, Result, Task
@@ -63,7 +63,7 @@ def here(workers: int | None) -> Executor:
 
     Raises `InvalidInput` on a bad number of workers.
     """
-    return InProcess() if is_integer(workers) and workers == 1 else Processes(workers)
+    return InProcess() if workers is not None and integer("workers", workers, 1) == 1 else Processes(workers)
 
 
 def results_of(tasks: Iterable[Task], store: Store, executor: Executor) -> Iterator[tuple[int, Result | Failure]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradstep.checks import integer, real
+from gradstep.checks import MOST_SEEDS, function_or_none, integer, real
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.sweeps.collect import check_collectable, collect
@@ -73,6 +74,7 @@ def run(
         If results cannot be written or workers cannot be reached any more; what is finished is kept.
     """
     _check_options(design, shard, until_se, max_seeds)
+    function_or_none("report", report, "a function of a gradstep.sweeps.State")
     with closing(executor() if executor is not None else here(workers)) as place:
         if design.device is not None and design.seeds:
             _check_device(design.device, design.dtype, place)
@@ -199,7 +201,13 @@ def _check_options(design: Design, shard: tuple[int, int], until_se: float | Non
         raise InvalidInput("until_se", until_se, "no shard: it needs the results of all; run it after the shards")
     if design.seeds < 2:
         raise InvalidInput("seeds", design.seeds, "at least 2 where more are added on demand")
-    integer("max_seeds", max_seeds, design.seeds, allowed=f"an integer >= seeds ({design.seeds})")
+    integer(
+        "max_seeds",
+        max_seeds,
+        design.seeds,
+        MOST_SEEDS,
+        allowed=f"an integer from seeds ({design.seeds}) to {MOST_SEEDS}",
+    )
 
 
 def sweep(
@@ -276,8 +284,10 @@ def sweep(
         dtype=dtype,
     )
     check_collectable()
+    if store is not None and not isinstance(store, str | os.PathLike):
+        raise InvalidInput("store", store, "the path of a directory")
     place = (lambda: Cluster(cluster, workers)) if cluster is not None else None
-    folder = nullcontext(str(store)) if store is not None else tempfile.TemporaryDirectory(prefix="gradstep-")
+    folder = nullcontext(os.fspath(store)) if store is not None else tempfile.TemporaryDirectory(prefix="gradstep-")
     with folder as name:
         state = run(
             design,

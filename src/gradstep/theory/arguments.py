@@ -10,12 +10,12 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
 
-__all__ = ["check_labels", "check_refine", "listed_problems"]
+__all__ = ["check_labels", "checked_refine", "listed_problems"]
 
 
-def check_refine(refine: object) -> None:
-    """Raise `InvalidInput` unless ``refine`` is a small positive integer."""
-    integer("refine", refine, 1, 16)
+def checked_refine(refine: object) -> int:
+    """Return ``refine``, a small positive integer."""
+    return integer("refine", refine, 1, 16)
 
 
 def check_labels(problem: Problem) -> None:

@@ -16,7 +16,7 @@ from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_ra
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem, link_of
-from gradstep.theory.arguments import check_refine, listed_problems
+from gradstep.theory.arguments import checked_refine, listed_problems
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
 from gradstep.theory.equivalent.batches import Fit, solve_fits
 from gradstep.theory.equivalent.tables import (
@@ -168,7 +168,7 @@ def predict_many(
     """
     problems = listed_problems(problems)
     check_models(rows, bulk)
-    check_refine(refine)
+    refine = checked_refine(refine)
     return _predictions(problems, models_for(rows, bulk), refine)
 
 

@@ -191,13 +191,15 @@ class Prediction(Summarised):
         """
         return self.curve.smooth(self.curve.learned, kappa)
 
-    def plot(self, *, dark: bool = False) -> Figure:
+    def plot(self, *, dark: bool = False, ax: Any = None) -> Figure:
         """Draw the learned function along the spike over the mean of the teacher there.
 
         Parameters
         ----------
         dark : bool, optional
             Light ink for a dark page.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw, without the small print; by default in a new figure.
 
         Returns
         -------
@@ -216,7 +218,7 @@ class Prediction(Summarised):
         found = f"test error {self.test_error:.4g}, alignment {self.alignment:.3f}"
         notes = [str(self.problem), found, *(f"caveat: {caveat}" for caveat in self.caveats)]
         panel = Panel("", label, "mean output", lines=lines)
-        return offer(draw([panel], note="\n".join(notes), dark=dark))
+        return offer(draw([panel], note="\n".join(notes), dark=dark, ax=ax))
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""

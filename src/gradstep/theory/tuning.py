@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import function_or_none
+from gradstep.checks import function_or_none, one_of
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import CONVENTION, Problem, Step, check_problem, link_of
@@ -168,10 +168,8 @@ class Tuned(Summarised):
 
     def __getitem__(self, name: str) -> TunedParameter:
         """Return a parameter by its name, or raise `InvalidInput` with the names there are."""
-        for parameter in self.parameters:
-            if parameter.name == name:
-                return parameter
-        raise InvalidInput("parameter", name, ", ".join(self))
+        names = tuple(self)
+        return self.parameters[names.index(one_of("parameter", name, names))]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the parameters."""

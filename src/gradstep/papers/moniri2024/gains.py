@@ -63,7 +63,7 @@ __all__ = [
     "Delta_by_matrix",
     "Direction",
     "Lambda",
-    "check_degree",
+    "checked_degree",
     "direction",
     "through_matrix",
 ]
@@ -188,7 +188,7 @@ def Delta_by_matrix(
 
     Monomials make the matrix ill-conditioned: about one digit is lost for each l.
     """
-    check_degree(l, 1)
+    l = checked_degree(l, 1)  # noqa: E741
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
     t, s2, theta = setting.found.t, setting.found.s2, setting.found.unused
     higher = [t * math.factorial(p) for p in range(2, l + 1)]
@@ -235,7 +235,7 @@ class _Setting:
         spikes: Spikes,
         rows: InitialWeights,
     ) -> _Setting:
-        check_degree(l, 0)
+        l = checked_degree(l, 0)  # noqa: E741
         one_of("spikes", spikes, ("network", "published"))
         one_of("rows", rows, ("gaussian", "sphere"))
         phi, psi, lam, sigma_eps = np.broadcast_arrays(
@@ -282,6 +282,6 @@ class _Setting:
         return np.asarray(linear + t * (whole - numerator**2 / denominator))
 
 
-def check_degree(l: int, minimum: int) -> None:  # noqa: E741
-    """Raise InvalidInput unless `l` is an integer, at least `minimum`."""
-    integer("l", l, minimum)
+def checked_degree(l: int, minimum: int) -> int:  # noqa: E741
+    """Return `l`, an integer of at least `minimum`."""
+    return integer("l", l, minimum)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import ScalarFunction
-from gradstep.papers.moniri2024.gains import check_degree, direction, through_matrix
+from gradstep.papers.moniri2024.gains import checked_degree, direction, through_matrix
 from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
 from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces
 
@@ -42,7 +42,7 @@ def published_Delta(
 
     The sums printed over (i, t), twice, are over (p, q) and (i, j).
     """
-    check_degree(l, 1)
+    l = checked_degree(l, 1)  # noqa: E741
     m, c_star, B = _terms(l, sigma, sigma_star, phi, psi, lam, sigma_eps)
     xi = (B[..., None] ** (np.arange(1, l + 1) / 2))[..., None] * smoothed_powers(l, 1.0)  # B^(i/2) xi_ik
     cost = [m.psi / m.phi * math.factorial(k) * (m.m2 if k == 1 else m.m1) for k in range(l + 1)]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
-from gradstep.papers.moniri2024.gains import Delta, Lambda, check_degree
+from gradstep.papers.moniri2024.gains import Delta, Lambda, checked_degree
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 
 __all__ = ["L_te", "L_tr", "degree", "windows"]
@@ -18,7 +18,7 @@ __all__ = ["L_te", "L_tr", "degree", "windows"]
 
 def windows(l: int) -> tuple[float, float]:  # noqa: E741
     r"""Return the exponents :math:`(l-1)/2l` and :math:`l/(2l+2)` between which the features have l >= 1 spikes."""
-    check_degree(l, 1)
+    l = checked_degree(l, 1)  # noqa: E741
     return (l - 1) / (2 * l), l / (2 * l + 2)
 
 

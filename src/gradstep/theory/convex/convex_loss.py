@@ -44,7 +44,7 @@ from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import hermite_rule, smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
-from gradstep.theory.arguments import check_labels, check_refine
+from gradstep.theory.arguments import check_labels, checked_refine
 from gradstep.theory.convex.proximal import (
     LabelsAtNodes,
     LossAverages,
@@ -222,7 +222,7 @@ def convex_prediction(
     if chosen.kind == "margin" and not labels.binary:
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
     check_models(rows, bulk)
-    check_refine(refine)
+    refine = checked_refine(refine)
     law, kind = models_for(rows, bulk)
     finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
     stepped = problem.replace(teacher=labels.mean, noise=labels.noise)

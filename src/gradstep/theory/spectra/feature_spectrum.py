@@ -21,7 +21,7 @@ from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
-from gradstep.theory.arguments import check_refine
+from gradstep.theory.arguments import checked_refine
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
@@ -183,7 +183,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common part of all rows
     together (`gradstep.theory.step.own_output`).
     """
-    check_refine(refine)
+    refine = checked_refine(refine)
     check_finite(problem, rows)
     return whole_spectrum(problem.replace(ridge=1.0), rows, refine)
 

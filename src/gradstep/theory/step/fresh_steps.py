@@ -100,7 +100,7 @@ def fresh_steps(problem: Problem, steps: int) -> tuple[FreshStep, ...]:
     >>> [round(step.alignment, 3) for step in fresh_steps(problem, 2)]
     [0.879, 0.954]
     """
-    integer("steps", steps, 1)
+    steps = integer("steps", steps, 1)
     if problem.readout.kind != "vocabulary" or len(problem.readout.values) != 1:
         raise InvalidInput("readout", problem.readout.to_plain(), "one value for all neurons, for instance 'constant'")
     if problem.output_scale != "1/N":

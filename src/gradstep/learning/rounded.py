@@ -19,6 +19,8 @@ from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs, squares_
 
 __all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
 
+#: Rows of a matrix between all pairs of rows that are computed at once.
+_STRIP = 256
 #: Solutions with a factor in single precision that are added up.
 _REFINEMENTS = 3
 
@@ -207,9 +209,16 @@ class RoundedResolvent:
             return self.quadratic((first.moment + ridge[:, None, None] * self.identity) @ second.moment)
         (scaled, size), psi = self.rounded(second.values), self.whitened
         turned = psi @ (psi.T @ (scaled * psi))
-        through = turned @ psi.T
-        through *= self._correlations
-        found = self._columns_of(through, first.values)
+        (values, largest), found = self.rounded(first.values), 0 * first.values
+        rows = self.pool.rows
+        # The matrix between rows is symmetric: one of its halves is enough, in strips that stay in the cache.
+        for start in range(0, rows, _STRIP):
+            stop = min(start + _STRIP, rows)
+            strip = turned[start:stop, :] @ psi[start:, :].T
+            strip *= self._correlations[start:stop, start:]
+            found[start:stop, :] += self.restored(strip @ values[start:, :])
+            found[stop:, :] += self.restored(strip[:, stop - start :].T @ values[start:stop, :])
+        found = found * largest
         if bool(self.pool.xp.any(ridge != 0)):
             found = found + ridge * self._through_identity(turned)
         return found * size

@@ -335,10 +335,15 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     lowest = edge * (1 + EDGE_MARGIN)
     count = max(2, int(np.ceil(3 * np.log(highest / lowest))))
     # Features that grow fast have a few inputs that are far from their mean: there the bound is not far enough.
-    walk = [around(equations, start(equations, complex(_FAR * highest)), highest)]
+    far = start(equations, complex(_FAR * highest))
+    walk = [around(equations, far, highest)]
     for x in np.geomspace(highest, lowest, count)[1:]:
         walk.append(around(equations, walk[-1], float(x)))
     strengths = np.array([equations.spikes(point)[1] for point in walk])
+    # Nor is it where a step takes far more than all of the network's own output. Strengths fall like 1/z.
+    while strengths[0].max() > 1:
+        walk.insert(0, around(equations, far, 2 * float(strengths[0].max()) * walk[0].z.real))
+        strengths = np.vstack([equations.spikes(walk[0])[1], strengths])
 
     def excess(x: float, known: list[Point], rank: int) -> float:
         # A strength falls about like 1/z, and this is about linear.

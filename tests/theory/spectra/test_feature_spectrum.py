@@ -919,3 +919,15 @@ def test_labels_of_zero_move_the_weights_by_the_networks_own_output_only():
     # It is noise of variance 1/N to the step, and all of its labels.
     assert still.before.edge < still.after.edge < still.before.edge * 1.001
     assert weight_spectrum(silent.replace(output_scale="1/sqrt(N)")).outlier is not None
+
+
+def test_features_that_grow_fast_have_the_spectrum_of_typical_inputs_and_neurons() -> None:
+    """Those that no network has would hold all but a hundred thousandth of the features' mean square."""
+    inputs = gs.Inputs.spiked([10.0], d=200)
+    setting = problem(activation="exp(x)/(1+x**2)", teacher="sin", n_step=800, n=600, inputs=inputs)
+    law = feature_spectrum(setting)
+    values = np.array([gs.Network(setting, seed).feature_spectrum(leading=0).eigenvalues for seed in range(3)])
+    assert law.outliers[0].eigenvalue == pytest.approx(values[:, -1].mean(), rel=0.1)
+    assert values[:, -3].mean() < law.outliers[1].eigenvalue < values[:, -2].max()
+    share = np.arange(0.05, 1, 0.1)
+    assert law.bulk.cumulative(np.quantile(values, share)) == pytest.approx(share, abs=0.01)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
@@ -33,6 +34,11 @@ ComplexArray = NDArray[np.complex128]
 
 #: Singular value of the slopes that counts, over the largest: traces change by its square.
 _DIMENSION = 3e-4
+#: Size of the largest slopes, over that of most inputs, beyond which small ones would be lost in the rounding of large
+#: ones; how many are most.
+_GRADED, _MOST = 1e5, 0.9
+#: Error of a column of such slopes, over its size.
+_OF_COLUMN = 0.03
 #: Least norm of a combination of means and slopes that counts, over the largest.
 _RANK = 1e-14
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
@@ -81,6 +87,26 @@ def _real_product(real: Array, values: NDArray[Any]) -> ComplexArray:
     return (real @ np.ascontiguousarray(values).view(np.float64)).view(np.complex128)
 
 
+def _graded_factors(table: Array) -> tuple[Array, Array]:
+    """Return factors of a table, each column right relative to its own size.
+
+    Pivots fall from the largest column to the smallest, so that no small number is a difference of large ones.
+    """
+    rows = np.maximum(np.abs(table).max(axis=1, keepdims=True), NOTHING)
+    basis, triangle, order = qr(table / rows, mode="economic", pivoting=True)
+    small, count = _DIMENSION * np.linalg.norm(triangle, axis=0), 1
+    of_column = _OF_COLUMN * np.linalg.norm(table[:, order], axis=0)
+    while count < len(triangle):
+        rest = basis[:, count:] @ triangle[count:]
+        if (np.linalg.norm(rest, axis=0) <= small).all() and (np.linalg.norm(rows * rest, axis=0) <= of_column).all():
+            break
+        count += 1
+    pivots = np.maximum(np.abs(np.diagonal(triangle))[:count], NOTHING)
+    right = np.empty_like(triangle[:count])
+    right[:, order] = triangle[:count] / pivots[:, None]
+    return rows * basis[:, :count] * pivots, right
+
+
 @dataclass(frozen=True)
 class ClassEquations(FeatureEquations):
     """The leverage equations at ridge ``-z n`` with classes of directions.
@@ -113,6 +139,10 @@ class ClassEquations(FeatureEquations):
     def factors(self) -> tuple[Array, Array]:
         """Slopes as ``left @ right``, of as few dimensions as the mean square of every group needs."""
         size, weight = np.sqrt(np.square(self.slope) @ self.weight), np.sqrt(self.weight)
+        by_node = np.abs(self.slope).max(axis=0)
+        order = np.argsort(by_node)
+        if by_node[order[-1]] > _GRADED * by_node[order[np.searchsorted(np.cumsum(self.weight[order]), _MOST)]]:
+            return _graded_factors(self.slope)
         scale = 1 / np.maximum(size, NOTHING)[:, None]
         first, singular, last = np.linalg.svd(scale * self.slope * weight, full_matrices=False)
         kept = singular > _DIMENSION * max(singular[0], NOTHING)

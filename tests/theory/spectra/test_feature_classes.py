@@ -14,7 +14,7 @@ import gradstep as gs
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.neurons.bulk import isotropic
 from gradstep.theory.spectra import feature_spectrum as module
-from gradstep.theory.spectra.feature_classes import ClassEquations
+from gradstep.theory.spectra.feature_classes import ClassEquations, _graded_factors
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import Law, advance, find_law, start
 from gradstep.theory.together import result_of
@@ -320,3 +320,15 @@ def test_the_bulk_is_that_of_networks(changes: dict[str, Any]) -> None:
 def test_outliers_are_those_of_larger_networks(changes: dict[str, Any], degrees: tuple[int | None, ...]) -> None:
     case = problem(**changes).replace(d=600, width=800, n_step=1200, n=1400)
     assert np.abs(compared(case, range(24), degrees=degrees)).max() < 4
+
+
+def test_factors_of_slopes_of_many_sizes_are_right_in_each_column_without_differences_of_large_numbers() -> None:
+    kappa, rate = np.linspace(-7, 7, 60), np.linspace(3, 4, 20)[:, None]
+    slope = np.exp(rate * kappa) / (1 + kappa**2)
+    left, right = _graded_factors(slope)
+    size = np.linalg.norm(slope, axis=0)
+    assert left.shape[1] < len(slope)
+    assert (np.linalg.norm(left @ right - slope, axis=0) < 0.03 * size).all()
+    rows = slope.max(axis=1, keepdims=True)
+    terms = np.abs(left / rows) @ np.abs(right)
+    assert (np.linalg.norm(terms, axis=0) < 10 * np.linalg.norm(slope / rows, axis=0)).all()

@@ -295,6 +295,16 @@ def test_a_light_band_is_found_where_mass_is_missing(size: float, share: float) 
         find_law(equations, [0.12], lightest=2 * share)
 
 
+def test_a_light_band_many_decades_above_the_others_is_found() -> None:
+    one, sizes = np.ones((2, 1)), np.array([[1.0], [1e12]])
+    equations = FeatureEquations(
+        np.zeros(1), 0 * one, 1e-6 * one, sizes, np.ones(1), np.array([998.0, 2.0]), 500.0, 20_000.0
+    )
+    law = find_law(equations, [0.12])
+    assert [band.mass for band in law.bands] == pytest.approx([0.998, 0.002], rel=1e-6)
+    assert law.edge == pytest.approx(1e12 * (1 + math.sqrt(2 / 20_000)) ** 2, rel=1e-6)
+
+
 @pytest.mark.parametrize("width", [400, 500, 1000, 5000])
 @pytest.mark.parametrize(("faint", "counted"), [((1e-15, 1e-19), 300), ((1e-9, 1e-20), 425)])
 def test_eigenvalues_next_to_nothing_count_as_zero(width: int, faint: tuple[float, ...], counted: int) -> None:
@@ -307,6 +317,20 @@ def test_eigenvalues_next_to_nothing_count_as_zero(width: int, faint: tuple[floa
     bands = np.diff([0, 300, min(counted, width)])[::-1] / width
     assert [band.mass for band in law.bands] == pytest.approx(bands[bands > 0], abs=1e-6)
     assert law.atom == pytest.approx(1 - bands.sum(), abs=1e-6)
+
+
+def test_as_many_neurons_as_large_rows_have_a_band_down_to_faint_eigenvalues() -> None:
+    """Large rows alone would have a hard edge. Above it the law is that of a square matrix."""
+    noise, shares = np.array([[1.0, 1e-15, 1e-19]]), np.array([0.6, 0.25, 0.15])
+    slope, width = 1e-3 * np.sqrt(noise), np.array([300.0])
+    law = find_law(FeatureEquations(np.zeros(3), 0 * noise, slope, noise, shares, width, 500.0, 500.0))
+    (band,) = law.bands
+    assert 0 < band.lower < 1e-15
+    assert (band.mass, law.atom) == (pytest.approx(1, abs=1e-6), 0)
+    # Marchenko and Pastur's law of 300 rows over 500.
+    x = np.array([0.01, 0.1, 0.6, 1.8])
+    angle = np.arcsin(np.sqrt(x / 2.4))
+    assert law.cumulative(x) == pytest.approx((2 * angle + np.sin(2 * angle)) / np.pi, abs=1e-5)
 
 
 def test_neurons_of_next_to_nothing_count_as_zero() -> None:
@@ -347,6 +371,17 @@ def test_missing_mass_is_an_error() -> None:
 
 
 # --- outliers of the features --------------------------------------------------------------------------------------
+
+
+def test_an_outlier_of_neurons_that_the_step_multiplies_is_found_at_any_size() -> None:
+    """Of linear features of very many samples the readout's direction has the square of what it is multiplied by."""
+    one, width, factor = np.ones((1, 1)), 100.0, -300.0
+    equations = FeatureEquations(
+        np.zeros(1), 0 * one, one, 0 * one, np.ones(1), np.array([width]), 1e9, 1e9, np.ones(1), 1.0, 1 - factor**2
+    )
+    (outlier,) = outliers_above(1.01, equations, np.ones((1, 1)), alignment=1.0)
+    assert outlier.eigenvalue == pytest.approx(factor**2, rel=1e-6)
+    assert outlier.neuron_overlap == pytest.approx([1.0], rel=1e-6)
 
 
 def test_outlier_of_a_spike_without_bulk() -> None:
@@ -884,3 +919,15 @@ def test_labels_of_zero_move_the_weights_by_the_networks_own_output_only():
     # It is noise of variance 1/N to the step, and all of its labels.
     assert still.before.edge < still.after.edge < still.before.edge * 1.001
     assert weight_spectrum(silent.replace(output_scale="1/sqrt(N)")).outlier is not None
+
+
+def test_features_that_grow_fast_have_the_spectrum_of_typical_inputs_and_neurons() -> None:
+    """Those that no network has would hold all but a hundred thousandth of the features' mean square."""
+    inputs = gs.Inputs.spiked([10.0], d=200)
+    setting = problem(activation="exp(x)/(1+x**2)", teacher="sin", n_step=800, n=600, inputs=inputs)
+    law = feature_spectrum(setting)
+    values = np.array([gs.Network(setting, seed).feature_spectrum(leading=0).eigenvalues for seed in range(3)])
+    assert law.outliers[0].eigenvalue == pytest.approx(values[:, -1].mean(), rel=0.1)
+    assert values[:, -3].mean() < law.outliers[1].eigenvalue < values[:, -2].max()
+    share = np.arange(0.05, 1, 0.1)
+    assert law.bulk.cumulative(np.quantile(values, share)) == pytest.approx(share, abs=0.01)

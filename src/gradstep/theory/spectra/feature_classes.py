@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
 from gradstep.theory.equivalent.leverage import LeverageTable
 from gradstep.theory.equivalent.linearised import SymmetricPairs
+from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.neurons.bulk import Bulk, variance_cells
 from gradstep.theory.spectra.feature_equations import FeatureEquations
 from gradstep.theory.spectra.stieltjes import Point, around_nearest, start
@@ -32,6 +34,11 @@ ComplexArray = NDArray[np.complex128]
 
 #: Singular value of the slopes that counts, over the largest: traces change by its square.
 _DIMENSION = 3e-4
+#: Size of the largest slopes, over that of most inputs, beyond which small ones would be lost in the rounding of large
+#: ones; how many are most.
+_GRADED, _MOST = 1e5, 0.9
+#: Error of a column of such slopes, over its size.
+_OF_COLUMN = 0.03
 #: Least norm of a combination of means and slopes that counts, over the largest.
 _RANK = 1e-14
 #: Relative step of a difference that stands for a derivative: its error is of the second order.
@@ -41,6 +48,8 @@ _STEP = 1e-4
 _NEAR = 0.1
 #: Singular value of the variances of the rows that counts, over the largest.
 _FACTOR = 1e-12
+#: Singular value that counts in Newton's matrix, of the products of slopes and the variances, over the largest.
+_NEWTON = 1e-10
 #: How near to one shares of all directions sum, but for rounding.
 _ALL = 1e-9
 #: Directions that a class must have at least to stand for itself, and how near to one is a single direction.
@@ -78,6 +87,26 @@ def _real_product(real: Array, values: NDArray[Any]) -> ComplexArray:
     return (real @ np.ascontiguousarray(values).view(np.float64)).view(np.complex128)
 
 
+def _graded_factors(table: Array) -> tuple[Array, Array]:
+    """Return factors of a table, each column right relative to its own size.
+
+    Pivots fall from the largest column to the smallest, so that no small number is a difference of large ones.
+    """
+    rows = np.maximum(np.abs(table).max(axis=1, keepdims=True), NOTHING)
+    basis, triangle, order = qr(table / rows, mode="economic", pivoting=True)
+    small, count = _DIMENSION * np.linalg.norm(triangle, axis=0), 1
+    of_column = _OF_COLUMN * np.linalg.norm(table[:, order], axis=0)
+    while count < len(triangle):
+        rest = basis[:, count:] @ triangle[count:]
+        if (np.linalg.norm(rest, axis=0) <= small).all() and (np.linalg.norm(rows * rest, axis=0) <= of_column).all():
+            break
+        count += 1
+    pivots = np.maximum(np.abs(np.diagonal(triangle))[:count], NOTHING)
+    right = np.empty_like(triangle[:count])
+    right[:, order] = triangle[:count] / pivots[:, None]
+    return rows * basis[:, :count] * pivots, right
+
+
 @dataclass(frozen=True)
 class ClassEquations(FeatureEquations):
     """The leverage equations at ridge ``-z n`` with classes of directions.
@@ -110,6 +139,10 @@ class ClassEquations(FeatureEquations):
     def factors(self) -> tuple[Array, Array]:
         """Slopes as ``left @ right``, of as few dimensions as the mean square of every group needs."""
         size, weight = np.sqrt(np.square(self.slope) @ self.weight), np.sqrt(self.weight)
+        by_node = np.abs(self.slope).max(axis=0)
+        order = np.argsort(by_node)
+        if by_node[order[-1]] > _GRADED * by_node[order[np.searchsorted(np.cumsum(self.weight[order]), _MOST)]]:
+            return _graded_factors(self.slope)
         scale = 1 / np.maximum(size, NOTHING)[:, None]
         first, singular, last = np.linalg.svd(scale * self.slope * weight, full_matrices=False)
         kept = singular > _DIMENSION * max(singular[0], NOTHING)
@@ -124,9 +157,15 @@ class ClassEquations(FeatureEquations):
         return left[:, :count] * size[:count], right[:count]
 
     @cached_property
-    def _pairs(self) -> tuple[SymmetricPairs, Array]:
-        """Pairs among the dimensions of the slopes, at the nodes."""
-        return _products(self.factors[1])
+    def _at_nodes(self) -> tuple[SymmetricPairs, Array, Array, Array]:
+        """Pairs among the dimensions of the slopes, and factors of their products at the nodes and of the variances.
+
+        Products and variances are the second and the third table times the last one, which has few rows: all are smooth
+        along the spike. Only Newton's matrix is made of these, so that no solution depends on what they leave out.
+        """
+        pairs, by_node = _products(self.factors[1])
+        left, right, _ = scaled_factors(np.concatenate([by_node, self.variance]), _NEWTON)
+        return pairs, left[: len(by_node)], left[len(by_node) :], right
 
     @cached_property
     def _group_pairs(self) -> tuple[SymmetricPairs, Array]:
@@ -172,7 +211,7 @@ class ClassEquations(FeatureEquations):
         """Return the gap, Newton's step and the tangent in z."""
         if not self._by_factors:
             return super().newton(z, state)
-        (left, right), (pairs, by_node) = self.factors, self._pairs
+        (left, right), (pairs, of_pairs, of_variances, basis) = self.factors, self._at_nodes
         share, profile, nodes = self.bulk.share, self.bulk.profile, len(self.weight)
         leverage, resolvent = np.split(np.exp(state), [nodes])
         sample_weight, mean_density = (
@@ -192,21 +231,22 @@ class ClassEquations(FeatureEquations):
         # Minus the derivative, in the units of `Linearised`: blocks of nodes and groups.
         into = np.concatenate([raised, mean_density / following[nodes:]])
         out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
-        of_nodes = pairs.mean_square(form, share)
+        of_nodes = of_pairs.T @ pairs.mean_square(form, share) @ of_pairs
         turned = (left @ damping).swapaxes(0, 1)
-        across = _real_product(by_node.T, pairs.of_symmetric(turned.mT @ ((density * share)[..., None] * turned)).T)
-        across += self.variance.T * mean_density
+        across = of_pairs.T @ pairs.of_symmetric(turned.mT @ ((density * share)[..., None] * turned)).T
+        across += of_variances.T * mean_density
         of_groups = np.diag(into[nodes:]) - self._between_groups(mean_density, psi)
         right_sides = into[:, None] * self._right_sides(gap, following)
         # The nodes are eliminated by Woodbury's formula.
         diagonal = (into * out)[:nodes, None]
-        columns = np.concatenate([across, right_sides[:nodes]], axis=1) / diagonal
-        inner = np.eye(len(by_node)) - of_nodes @ _real_product(by_node, by_node.T / diagonal)
-        missing = np.linalg.solve(inner, of_nodes @ _real_product(by_node, columns))
-        columns += _real_product(by_node.T, missing) / diagonal
-        solved, known = np.split(columns, [len(resolvent)], axis=1)
-        groups = np.linalg.solve(of_groups - across.T @ solved, right_sides[nodes:] + across.T @ known)
-        step, tangent = (out[:, None] * np.concatenate([known + solved @ groups, groups])).T
+        spread, known = _real_product(basis, basis.T / diagonal), _real_product(basis, right_sides[:nodes] / diagonal)
+        damped = np.linalg.inv(np.eye(len(basis)) - of_nodes @ spread)
+        groups = np.linalg.solve(
+            of_groups - across.T @ spread @ damped @ across,
+            right_sides[nodes:] + across.T @ (known + spread @ (damped @ (of_nodes @ known))),
+        )
+        at_nodes = (right_sides[:nodes] + basis.T @ (damped @ (of_nodes @ known + across @ groups))) / diagonal
+        step, tangent = (out[:, None] * np.concatenate([at_nodes, groups])).T
         return gap, step, tangent
 
     def _between_groups(self, density: ComplexArray, psi: ComplexArray) -> ComplexArray:

@@ -245,6 +245,11 @@ class FeatureEquations:
         factors = _Factors(left, right, by_group, by_node, pairs)
         return factors if _WORTH_FACTORS * len(factors.by_node) < sum(self.slope.shape) else None
 
+    def matters(self, state: ComplexArray) -> Array:
+        """Return one for resolvents; a leverage ``V`` is noticed in ``1 + V`` alone."""
+        leverage = np.exp(state[: len(self.weight)])
+        return np.concatenate([np.minimum(np.abs(leverage / (1 + leverage)), 1.0), np.ones(len(self.neurons))])
+
     def physical(self, state: ComplexArray) -> bool:
         """Tell whether leverages and resolvents have positive imaginary parts."""
         return in_half_plane(state)

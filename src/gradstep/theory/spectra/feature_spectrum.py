@@ -6,9 +6,11 @@ of `gradstep.theory.spectra.feature_classes` where they differ: after a step on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,7 @@ from gradstep.threads import one_thread
 __all__ = ["REMEMBERED", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above", "whole_spectrum"]
 
 Array = NDArray[np.float64]
+_Kind = TypeVar("_Kind", bound=FeatureEquations)
 
 #: Spectra that are kept: places of a curve may share theirs, and the one without a step.
 REMEMBERED = 32
@@ -56,6 +59,8 @@ _DEGREE = 4
 #: Shares of the neurons, and of the inputs far out along the spike, whose bulk is averaged, one pair after the other,
 #: where the tails of their laws split into bands of single ones.
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
+#: Share of the features' mean square below which typical inputs and neurons have none of it that counts.
+_TYPICAL = 0.01
 #: How many nodes there are for a Gaussian readout where directions differ, over those of a prediction: edges change by
 #: a thousandth.
 _COARSER = 0.7
@@ -237,12 +242,13 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
         float(share[0]),
         1 - network.step.readout_shrinkage**2,
     )
+    equations: FeatureEquations
     if step.correlated is None:
-        equations = FeatureEquations(*arguments)
+        equations, typical = _typical(FeatureEquations(*arguments))
     else:
-        equations = ClassEquations(*arguments, bulk=network.tables.bulk)
-        equations = without_leading(equations, correlated=problem.inputs is not None)
-    equations, bulk = _law(equations, groups.weight)
+        classes, typical = _typical(ClassEquations(*arguments, bulk=network.tables.bulk))
+        equations = without_leading(classes, correlated=problem.inputs is not None)
+    equations, bulk = _law(equations, groups.weight, _TAILS[-1:] if typical else (None, *_TAILS))
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     # Groups of projections that do not determine the readout have offsets too where directions differ.
     resolved = groups.resolved and network.resolve
@@ -262,13 +268,44 @@ def check_finite(problem: Problem, rows: RowLaw) -> None:
         raise InvalidInput("rows", rows, f"'network' for {case}: the model is one of plain steps in isotropic inputs")
 
 
-def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
-    """Return the law, and the equations that it was found with."""
+def _typical(equations: _Kind) -> tuple[_Kind, bool]:
+    """Return the equations, of typical inputs and neurons if others have nearly all of the features' power, and if so.
+
+    What is beyond the median of the largest mean square of as many inputs, or neurons, as there are is put there.
+
+    Docs, "Spectra", equation (Z5a).
+    """
+    share = equations.neurons / equations.width
+    power = equations.slope**2 + equations.variance + equations.mean**2
+    nodes = _within(equations.weight, share @ power, equations.samples)
+    groups = _within(share, power[:, nodes] @ equations.weight, equations.width)
+    if share @ power[groups][:, nodes] @ equations.weight >= _TYPICAL * (share @ power @ equations.weight):
+        return equations, False
+    slope, variance, mean = (table[groups][:, nodes] for table in (equations.slope, equations.variance, equations.mean))
+    along = equations.shared[:, len(nodes) :][groups]
+    shared = np.concatenate([mean, along[:, nodes] if along.size else along], axis=1)
+    return replace(equations, shared=shared, slope=slope, variance=variance), True
+
+
+def _within(weight: Array, size: Array, count: float) -> NDArray[np.intp]:
+    """Return for each member itself, or the first one that is not beyond the median of the largest of some draws."""
+    order, found = np.argsort(-size), np.arange(len(size))
+    beyond = np.cumsum(weight[order]) < math.log(2) / count
+    found[order[beyond]] = order[min(int(beyond.sum()), len(order) - 1)]
+    return found
+
+
+def _law(
+    equations: FeatureEquations, group_weight: Array, tails: Sequence[tuple[float, float] | None]
+) -> tuple[FeatureEquations, Law]:
+    """Return the law, and the equations that it was found with: those of the first average of tails that do."""
 
     def rounded() -> Iterator[tuple[FeatureEquations, Sequence[float], float]]:
         lightest = lightest_band(equations.width)
-        yield equations, COARSE[:1], lightest
-        for shares in _TAILS:
+        for shares in tails:
+            if shares is None:
+                yield equations, COARSE[:1], lightest
+                continue
             # g0 keeps the whole law of the readout, which outliers need.
             slope, variance = _without_tails(equations, group_weight, shares)
             averaged = replace(equations, slope=slope, variance=variance)
@@ -335,10 +372,15 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     lowest = edge * (1 + EDGE_MARGIN)
     count = max(2, int(np.ceil(3 * np.log(highest / lowest))))
     # Features that grow fast have a few inputs that are far from their mean: there the bound is not far enough.
-    walk = [around(equations, start(equations, complex(_FAR * highest)), highest)]
+    far = start(equations, complex(_FAR * highest))
+    walk = [around(equations, far, highest)]
     for x in np.geomspace(highest, lowest, count)[1:]:
         walk.append(around(equations, walk[-1], float(x)))
     strengths = np.array([equations.spikes(point)[1] for point in walk])
+    # Nor is it where a step takes far more than all of the network's own output. Strengths fall like 1/z.
+    while strengths[0].max() > 1:
+        walk.insert(0, around(equations, far, 2 * float(strengths[0].max()) * walk[0].z.real))
+        strengths = np.vstack([equations.spikes(walk[0])[1], strengths])
 
     def excess(x: float, known: list[Point], rank: int) -> float:
         # A strength falls about like 1/z, and this is about linear.

@@ -49,6 +49,8 @@ ComplexArray = NDArray[np.complex128]
 
 #: Change of a logarithm below which Newton's method has arrived.
 _STEP_TOLERANCE = 1e-9
+#: Change that may be rounding, of unknowns that are nearly nothing beside what they are added to.
+_ROUNDING = 1e-3
 #: Error of an edge, relative; that over the distance to it below which its place is known; and a distance that is none.
 _EDGE_TOLERANCE, _KNOWN, _NEXT = 1e-12, 0.3, 1e-9
 #: Distance of a solution from the tangent at the last one below which longer steps are taken, and how long those are.
@@ -132,6 +134,9 @@ class Equations(Protocol):
 
         Either at a number z and a state, or at several, with a leading axis for the points.
         """
+
+    def matters(self, state: ComplexArray) -> Array:
+        """Return by how much the equations notice a change of each unknown: a number of at most one."""
 
     def physical(self, state: ComplexArray) -> bool:
         """Tell whether a solution is the one in the upper half-plane (`in_half_plane`)."""
@@ -376,6 +381,7 @@ def _has_density(equations: Equations, point: Point) -> bool:
 
 def _newton(equations: Equations, z: complex, state: ComplexArray, before: ComplexArray) -> Point | None:
     """Return the solution next to a guess, or None: not found, on the wrong sheet, or too far from `before`."""
+    last = math.inf
     for _ in range(_NEWTON_STEPS):
         try:
             with np.errstate(all="ignore"):
@@ -388,6 +394,10 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
         size = np.abs(step).max()
         if not np.abs(state - before).max() < _LARGEST_JUMP:
             return None
+        if last / 2 < size < _ROUNDING:
+            # Steps that no longer fall are rounding, of which only a part is noticed.
+            size = (np.abs(step) * equations.matters(state)).max()
+        last = np.abs(step).max()
         if size < _STEP_TOLERANCE:
             if not equations.physical(state):
                 return None
@@ -457,14 +467,14 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE, lightest:
     """
     for spacing in spacings:
         try:
-            found = _search(equations, spacing, lightest)
+            found, next_to_zero = _search(equations, spacing, lightest)
         except _TooLight:
             raise  # another search finds it, too
         except NotConverged as error:
             failure = error
             continue
         missing, atom = _missing(equations, found), 1 - equations.mass
-        if _is_next_to_zero(equations, found):
+        if next_to_zero:
             missing, atom = 0.0, atom + missing
         if abs(missing) < _MASS_TOLERANCE:
             bands = [panels.band() for panels in reversed(found)]
@@ -486,22 +496,23 @@ def first_law(attempts: Iterable[tuple[_Kind, Sequence[float], float]]) -> tuple
     raise failure
 
 
-def _search(equations: Equations, spacing: float, lightest: float) -> list[_Panels]:
-    """Find all bands, the highest first: those that a walk meets, then those that it has passed unnoticed.
+def _search(equations: Equations, spacing: float, lightest: float) -> tuple[list[_Panels], bool]:
+    """Find all bands, the highest first, and whether the mass that they miss is next to zero.
 
-    Bands are resolved step by step, so that what is missing is known before all of them have their last digits.
+    First are those that a walk meets, then those that it has passed unnoticed. Bands are resolved step by step, so that
+    what is missing is known before all of them have their last digits.
     """
-    bands = _walk(equations, spacing)
+    bands, next_to_zero = _walk(equations, spacing), False
     most = len(bands) + _MOST_PASSED
     for tolerance in _TAILS:
-        bands = [_resolved(equations, band, tolerance) for band in bands]
+        bands, next_to_zero = [_resolved(equations, band, tolerance) for band in bands], False
         error = _MASS_TOLERANCE if tolerance == _TAILS[-1] else _ABOVE_TAIL * tolerance * equations.mass
         while _missing(equations, bands) > error:
             if _missing(equations, bands) < lightest:
                 raise _TooLight("the lightest of the bands", _missing(equations, bands), lightest, _ADVICE)
             hidden = _hidden(equations, bands, tolerance)
             none_above = hidden is None or hidden.upper < _lowest(equations, bands)
-            if none_above and _is_next_to_zero(equations, bands):
+            if next_to_zero := none_above and _is_next_to_zero(equations, bands):
                 break
             if hidden is None and _missing(equations, bands) < _ROUGH_MASS:
                 break
@@ -510,7 +521,7 @@ def _search(equations: Equations, spacing: float, lightest: float) -> list[_Pane
             if hidden.mass < lightest:
                 raise _TooLight("the lightest of the bands", hidden.mass, lightest, _ADVICE)
             bands = sorted([*bands, hidden], key=lambda band: -band.lower)
-    return bands
+    return bands, next_to_zero
 
 
 def _missing(equations: Equations, bands: Sequence[_Panels]) -> float:
@@ -606,10 +617,10 @@ def _hidden(equations: Equations, bands: Sequence[_Panels], tolerance: float) ->
             error = tolerance * (value - 1j * height * slope).imag
             insort(places, (2 * height * float(rest.imag - error), point), key=itemgetter(0))
 
-    # A walk may have met no band at all.
-    known = [band.centre for band in bands] or [start(equations, 1e3j * equations.top)]
+    # From above each gap: steps that suit a small place are too small at a large one.
+    known = [start(equations, 1e3j * equations.top), *(band.centre for band in bands)]
     ends = [equations.top, *(end for band in bands for end in (band.upper, band.lower)), 0.0]
-    for origin, high, low in zip([*known, known[-1]], ends[::2], ends[1::2], strict=False):
+    for origin, high, low in zip(known, ends[::2], ends[1::2], strict=True):
         if high > low:
             look(origin, low, high)
     while places and places[-1][0] > _MUCH * missing:
@@ -699,13 +710,13 @@ def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> _
     Edges beyond a limit are not searched for, and the result is then not a number. A limit that is not a number is
     none.
     """
-    longest, before, lowest = abs(spacing), (math.nan, math.nan), _HARD * point.z.real
+    longest, before, first = abs(spacing), (math.nan, math.nan), point.z.real
     while True:
         x = point.z.real
         if (limit - x) * spacing <= 0:
             return _Edge(math.nan)
         value, slope = equations.transform(point.state, point.tangent)
-        if equations.hard_edge and x < lowest:
+        if equations.hard_edge and x < _HARD * first:
             return _Edge(0.0, round(1 / (1 + x * slope.imag / value.imag)))
         # Newton's estimate of the root of x (Im m)^2.
         logarithmic = 2 * slope.imag / value.imag + 1 / x
@@ -725,6 +736,9 @@ def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> _
             trial = _attempt(equations, point, z, inside=True)
         if trial is None:
             longest = move / x / 2
+            if longest < 1e-13 and x < _NOTHING * first:
+                # Rounding hides how far beyond the last solution the edge is, and what is there counts as zero.
+                return _Edge(x)
             if longest < 1e-13:
                 raise NotConverged("an edge of the spectrum", away / x, _EDGE_TOLERANCE, _ADVICE)
         else:

@@ -358,6 +358,10 @@ class WeightEquations:
         assert self.damped is not None
         return (1 - self.damped.ridge / self.damped.damping) * self.damped.scale / self.ratio
 
+    def matters(self, state: Complex) -> Array:
+        """Return one for each unknown: all are of order one."""
+        return np.ones(len(state))
+
     def physical(self, state: Complex) -> bool:
         """Tell whether the unknowns have positive imaginary parts, up to rounding."""
         return self._unknowns.positive(state)

@@ -405,7 +405,9 @@ def test_a_spike_that_differs_between_draws_is_a_caveat():
         ({"readout": {0.5: 0.3, 1: 0.4, 1.5: 0.3}}, False),
         ({"n_step": 2400}, False),
         ({name: 4 * sizes[name] for name in ("d", "width", "n", "n_step")}, False),
-        ({"inputs": None}, False),
+        # In isotropic inputs networks are off as well, by 3.7 +- .8 per cent.
+        ({"inputs": None}, True),
+        ({"inputs": None, "n_step": 2400}, False),
     ):
         assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
 

@@ -233,9 +233,8 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           stretch rows along the leading directions of correlated inputs, differently from draw to draw. A damped step
           has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
         * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
-          probability that two neurons have readouts of one size. The spike :math:`s` in correlated inputs, or of a
-          damped step, differs between draws of the step's samples; :math:`\varrho` is the length of a row after the
-          step.
+          probability that two neurons have readouts of one size. The spike :math:`s` differs between draws of the
+          step's samples; :math:`\varrho` is the length of a row after the step.
     """
     d, width, *_ = problem.real_sizes()
     activation, teacher, power = (
@@ -266,27 +265,33 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "own_output": nonlinear * strength / math.sqrt(d),
         "own_rows": _changed_by_own_output(problem, step) if problem.output_scale == "1/N" else 0.0,
         **_of_inputs(problem, step, d, per_sample),
+        "swing": _swing(problem, step, d, per_sample),
     }
 
 
 def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: float) -> dict[str, float]:
-    """Return the indicators of correlated inputs and of damped steps; `per_sample` is ``d / n_step``."""
-    if step.correlated is None:
+    """Return the indicators of correlated inputs; `per_sample` is ``d / n_step``."""
+    if step.correlated is None or problem.inputs is None:
         return {}
-    c, readout = step.correlated.spectrum.eigenvalue, problem.readout
-    power, found = readout.second_moment, dict[str, float]()
-    if problem.inputs is not None:
-        # The largest factor by which the linear part of the step stretches a direction.
-        leading = float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
-        found["leading"] = abs(step.drift) * leading * math.sqrt(power * per_sample)
-        found["direction"] = _along_one_direction(step, readout, d)
-    spike, alike = step.spike * step.spike * power, _alike(readout)
+    # The largest factor by which the linear part of the step stretches a direction.
+    c = step.correlated.spectrum.eigenvalue
+    leading = float((step.correlated.stretch[0][c > 0] / c[c > 0]).max())
+    return {
+        "leading": abs(step.drift) * leading * math.sqrt(problem.readout.second_moment * per_sample),
+        "direction": _along_one_direction(step, problem.readout, d),
+    }
+
+
+def _swing(problem: Problem, step: StepStatistics, d: float, per_sample: float) -> float:
+    """Return the indicator of a spike that differs between draws; `per_sample` is ``d / n_step``."""
+    samples, readout = step.correlated or step.samples, problem.readout
+    spike, alike = step.spike * step.spike * readout.second_moment, _alike(readout)
     # Without a spike there is none that differs.
-    if spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:
-        return {**found, "swing": 0.0}
-    variance = spike * step.correlated.relative_variance_of_square * per_sample / (4 * d)
-    length = math.sqrt(1 + spike + step.bulk * power)
-    return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * alike}
+    if samples is None or spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:
+        return 0.0
+    variance = spike * samples.relative_variance_of_square * per_sample / (4 * d)
+    length = math.sqrt(1 + spike + step.bulk * readout.second_moment)
+    return variance * _sensitivity_to_length(problem.activation, length) * alike
 
 
 def _along_one_direction(step: StepStatistics, readout: Readout, d: float) -> float:

@@ -120,9 +120,10 @@ def correlated_classes(
     if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(found, groups, step, readout)
     else:
-        profile, special_profile = (
-            _variances(step, law, a_square, nodes, 10.0**lowest) for nodes in (found.nodes, found.special)
-        )
+        # The law is solved at all eigenvalues at once.
+        eigenvalues = np.concatenate([found.nodes, found.special])
+        both = _variances(step, law, a_square, eigenvalues, 10.0**lowest)
+        profile, special_profile = np.split(both, [len(found.nodes)], axis=1)
     # The mean of all directions is known.
     mean = (profile @ found.share)[:, None]
     mean_variance = step.mean_variance(a, a_square)

@@ -34,7 +34,6 @@ __all__ = [
     "Turn",
     "completed_frame",
     "plane_frame",
-    "relative_variance",
     "words_trace",
 ]
 
@@ -316,7 +315,7 @@ class CorrelatedSamples:
         """``n_step`` times the relative variance of ``|C g|^2`` that the averages of ``u r`` and ``r^2`` make."""
         r, u = self.law.residual, self.law.projection
         signal, noise = self.linear * self.spectrum.teacher_moment(2), self.ratio * self.spectrum.moment(2)
-        return relative_variance(self.law, 2 * signal * u * r + noise * r**2, self.norm**2)
+        return self.law.relative_variance(2 * signal * u * r + noise * r**2, self.norm**2)
 
     def quadratic(self, values: Array) -> float:
         """Return the form of the vector of `norm` with a function of C, given by its values."""
@@ -456,11 +455,6 @@ class CorrelatedSamples:
             to_output = self.mean(r * self.own.mean * along) - r0 * hidden
             square += to_output**2 * known.moment(2) + 2 * to_output * self.own.linear * self.moment_of_b(4)
         return square + phi0 * self.square(r**2)
-
-
-def relative_variance(law: Residual, values: Array, size: float) -> float:
-    """Return the variance of values at the nodes of a law, over the square of a size."""
-    return law.mean((values - law.mean(values)) ** 2) / max(size, NOTHING) ** 2
 
 
 def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array) -> Array:

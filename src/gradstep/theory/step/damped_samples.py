@@ -30,7 +30,6 @@ from gradstep.theory.step.correlated_samples import (
     Spectrum,
     Turn,
     completed_frame,
-    relative_variance,
 )
 from gradstep.theory.step.weighted_samples import Residual
 
@@ -400,7 +399,7 @@ class DampedSamples:
         signal = self.scale**2 * self.linear * float(known @ self.kept**2)
         left = r - self.linear * float(known @ self.kept) * u
         noise = self.ratio * self.trace(self._one)
-        return relative_variance(self.law, (2 * signal * u + noise * left) * left, self.norm**2)
+        return self.law.relative_variance((2 * signal * u + noise * left) * left, self.norm**2)
 
     @cached_property
     def alignment(self) -> float:

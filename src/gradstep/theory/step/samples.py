@@ -81,6 +81,12 @@ class StepSamples:
         return math.sqrt(self.linear**2 + self.own_square + self._random_square)
 
     @property
+    def relative_variance_of_square(self) -> float:
+        """``n_step`` times the relative variance of ``|g|^2`` that the averages of ``u r`` and ``r^2`` make."""
+        r, u = self.law.residual, self.law.projection
+        return self.law.relative_variance(2 * self.linear * u * r + self.ratio * r**2, self.norm**2)
+
+    @property
     def _random_square(self) -> float:
         """Square of the random rest of the gradient."""
         return self.ratio * self.law.square if self.forms is None else self.forms.square

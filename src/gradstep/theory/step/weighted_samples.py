@@ -88,6 +88,10 @@ class Residual:
         """Return the expectation of values at the nodes."""
         return float(self.weight @ values)
 
+    def relative_variance(self, values: Array, size: float) -> float:
+        """Return the variance of values at the nodes, over the square of a size."""
+        return self.mean((values - self.mean(values)) ** 2) / max(size, NOTHING) ** 2
+
     @cached_property
     def square(self) -> float:
         """``E r^2``."""

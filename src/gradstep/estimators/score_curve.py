@@ -350,7 +350,7 @@ def score_curve(
     found = levels(penalties)
     unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1
     errors = unit * found.most.squares
-    # That of the population: of M rows the squares about their own mean add up to M - 1 variances, copies being one row.
+    # That of the population: of M rows the squares about their own mean are M - 1 variances, and copies are one row.
     different = np.bincount(pool.copies.group, share)
     unbiased = 1 / (1 - float(different @ different))
     variance = unbiased * float((share @ (targets - share @ targets) ** 2).sum())

@@ -47,6 +47,20 @@ def test_direction(known):
     assert diagnosis.spectrum.outliers == 1
 
 
+def test_a_shuffled_step_has_as_many_rows_as_that_of_the_fit():
+    """A step on pure noise and one on shuffled noise make leading eigenvalues of one size."""
+    ratios = []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        X, y = random.standard_normal((300, 15)), random.standard_normal(300)
+        options = {"eta": 40.0, "n_steps": 1, "ridge": 100.0, "sample_split": 0.2}
+        model = gs.OneStepRegressor(width=60, **options, random_state=seed).fit(X, y)
+        spectrum = model.diagnose(X, y).spectrum
+        ratios.append(math.log(spectrum.stepped[0] / spectrum.shuffled[0]))
+    # With all rows in place of a fifth it is log(1.6) on average.
+    assert abs(np.mean(ratios)) < 3 * np.std(ratios, ddof=1) / math.sqrt(12)
+
+
 def test_gain_and_theory(known):
     X, y, model, diagnosis = known
     random = np.random.default_rng(1)

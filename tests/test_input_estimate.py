@@ -184,3 +184,40 @@ def test_a_constant_in_the_labels_changes_their_mean_only():
     np.testing.assert_allclose(moved.coefficients[1:], found.coefficients[1:], atol=1e-9)
     np.testing.assert_allclose(moved.coefficient_error[1:], found.coefficient_error[1:], atol=1e-9)
     assert moved.noise == pytest.approx(found.noise, abs=1e-9)
+
+
+def laws_of(links: Any, rows: int, c: Array, noise: float, seeds: int) -> list[tuple[Any, float]]:
+    """Return laws and variances of labels that are such a function of a projection that is drawn at random."""
+    laws = []
+    for seed in range(seeds):
+        random = np.random.default_rng(seed)
+        z, direction = random.standard_normal((rows, len(c))), random.standard_normal(len(c)) * np.sqrt(c)
+        labels = links(z @ direction / np.linalg.norm(direction)) + noise * random.standard_normal(rows)
+        laws.append((gs.Inputs.from_data(z * np.sqrt(c), labels), float(labels.var())))
+    return laws
+
+
+def test_a_straight_line_has_no_third_coefficient_in_few_rows() -> None:
+    laws = laws_of(lambda t: t, 150, np.ones(5), 0.0, 40)
+    third = np.array([law.coefficients[3] for law, _ in laws])
+    # Sums over 150 normal scores lack .05, the mean is known to .006.
+    assert abs(third.mean()) < 0.025
+
+
+def test_little_noise_is_told_from_a_signal_that_is_uneven_within_its_classes() -> None:
+    laws = laws_of(lambda t: t, 360, np.arange(1, 61.0) ** -1.5, 0.1, 8)
+    assert np.mean([law.noise for law, _ in laws]) == pytest.approx(0.1, rel=0.05)
+
+
+def test_what_the_formula_of_the_link_leaves_out_is_noise() -> None:
+    left_out = 0
+    for law, variance in laws_of(curve, 200, np.arange(1, 21.0) ** -0.5, 0.6, 6):
+        told = [law.coefficients[k] ** 2 for k in (1, 2, 3) if f"H{k}" in law.link]
+        left_out += 3 - len(told)
+        assert law.noise == pytest.approx(math.sqrt(variance - sum(told)), rel=0.01)
+    assert left_out > 2
+
+
+def test_a_noise_that_is_found_to_be_zero_has_an_error() -> None:
+    for law, _ in laws_of(lambda t: t, 50, np.ones(100), 0.5, 12):
+        assert abs(law.noise - 0.5) < 2.5 * law.noise_error

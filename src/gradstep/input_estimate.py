@@ -21,6 +21,7 @@ farther from it eigenvalues of many rows would not be told apart.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -76,7 +77,7 @@ class EstimatedInputs(Inputs):
         Coefficients of the link in orthonormal Hermite polynomials of degree 0 to 3 of the teacher's projection. Empty
         without labels, and where linear predictions of rows that were left out do not follow the labels.
     noise, noise_error : float
-        Root mean square of what the link leaves of the labels.
+        Root mean square of what the formula of the link leaves of the labels.
     alignment : float
         Correlation of the projections from which the link was taken, predictions of ridge regressions without the row
         that is predicted, with the teacher's. Coefficients are corrected for it.
@@ -100,9 +101,8 @@ class EstimatedInputs(Inputs):
         if not self.coefficients:
             raise InvalidInput("y", None, "labels that linear predictions follow: there is no link without")
         terms = [f"{self.coefficients[0]!r}"] if abs(self.coefficients[0]) > _ROUNDING else []
-        for degree, (value, error) in enumerate(zip(self.coefficients, self.coefficient_error, strict=True)):
-            if degree == 1 or (degree > 1 and abs(value) > _SIGNIFICANT * error):
-                terms.append(f"{value / math.sqrt(math.factorial(degree))!r}*H{degree}")
+        for degree in (1, *_told(self.coefficients, self.coefficient_error)):
+            terms.append(f"{self.coefficients[degree] / math.sqrt(math.factorial(degree))!r}*H{degree}")
         return " + ".join(terms).replace("+ -", "- ")
 
     def summary(self) -> Summary:
@@ -139,11 +139,12 @@ class _Spectrum(NamedTuple):
 
 
 class _Signal(NamedTuple):
-    """Linear part of the labels in each class (K,), the same if it could be negative, and mean square of the rest."""
+    """Linear part of the labels in each class (K,), mean square of the rest, and both if they could be negative."""
 
     classes: Array
-    free: Array
     rest: float
+    free: Array
+    free_rest: float
 
 
 def estimate(X: ArrayLike, y: ArrayLike | None, classes: int, seed: int) -> EstimatedInputs:
@@ -212,7 +213,7 @@ def _spectrum(x: Array) -> _Spectrum:
     v = d / n * (1 / (sample[:, None] - z)).mean(axis=0) - (1 - d / n) / z
     shrunk = atoms * v[:, None] / (1 + atoms * v[:, None])
     certain = np.stack([np.ones(len(atoms)), atoms / sample.mean()])
-    weight = nnls(*_real(shrunk, (1 + z * v) * n / d, certain), maxiter=100 * _ATOMS)[0]
+    weight = nnls(*_real(shrunk, (1 + z * v) * n / d, certain, np.ones(2)), maxiter=100 * _ATOMS)[0]
     return _Spectrum(atoms, weight / weight.sum(), found, vectors, z, v)
 
 
@@ -222,23 +223,28 @@ def _signal(x: Array, y: Array, spectrum: _Spectrum, bounds: Array) -> _Signal:
     labels = y - y.mean()
     square = float((labels**2).mean())
     if square == 0:
-        return _Signal(np.zeros(len(bounds) - 1), np.zeros(len(bounds) - 1), 0.0)
+        return _Signal(np.zeros(len(bounds) - 1), 0.0, np.zeros(len(bounds) - 1), 0.0)
     along = (vectors @ (labels @ x / len(x))) ** 2
     quadratic, noise = ((top[:, None] / (found[:, None] - z)).sum(axis=0) for top in (along, found / len(x)))
     inside = _shares(spectrum, bounds) * (atoms > 0)
     inside /= np.maximum(inside.sum(axis=1, keepdims=True), _ROUNDING)
     seen = (1 + (z * v)[:, None] / (1 + atoms * v[:, None])) @ inside.T
-    table = np.column_stack([seen, noise])
-    system = _real(table, quadratic, np.append(inside.sum(axis=1), 1.0)[None, :] / square)
-    *signal, rest = nnls(*system)[0]
-    return _Signal(np.array(signal), np.asarray(np.linalg.lstsq(*system)[0][:-1], np.float64), float(rest))
+    certain, values = [np.append(inside.sum(axis=1), 1.0)], [1.0]
+    varying = found > _ROUNDING * found[0]
+    if (rank := int(varying.sum())) < len(x) - 1:
+        # At z = 0: what plain regression explains, wherever the signal is. Without it little noise is lost in the rest.
+        certain.append(np.append(inside.sum(axis=1), rank / (len(x) - 1)))
+        values.append(float((along[varying] / found[varying]).sum()) / square)
+    system = _real(np.column_stack([seen, noise]), quadratic, np.stack(certain) / square, np.array(values))
+    signal, free = nnls(*system)[0], np.asarray(np.linalg.lstsq(*system)[0], np.float64)
+    return _Signal(signal[:-1], float(signal[-1]), free[:-1], float(free[-1]))
 
 
-def _real(table: Any, right: Any, certain: Array) -> tuple[Array, Array]:
-    """Return complex equations, each in units of its right side, and real ones with 1 on the right that must hold."""
-    size, ones = np.abs(right), np.ones(len(certain))
+def _real(table: Any, right: Any, certain: Array, values: Array) -> tuple[Array, Array]:
+    """Return complex equations, each in units of its right side, and real ones that must hold."""
+    size = np.abs(right)
     rows = np.concatenate([table / size[:, None], _CERTAIN * certain])
-    right = np.concatenate([right / size, _CERTAIN * ones])
+    right = np.concatenate([right / size, _CERTAIN * values])
     return np.concatenate([rows.real, rows.imag]), np.concatenate([right.real, right.imag])
 
 
@@ -255,6 +261,11 @@ def _distinct(spectrum: _Spectrum, bounds: Array) -> Array:
     means = _shares(spectrum, bounds) @ spectrum.atoms
     apart = [below < above * (1 - _ALIKE) for above, below in pairwise(means)]
     return np.concatenate([bounds[:1], bounds[1:-1][apart], bounds[-1:]])
+
+
+def _told(coefficients: Sequence[float], errors: Sequence[float]) -> list[int]:
+    """Return the degrees above the first that the formula of a link has."""
+    return [k for k in range(2, _DEGREE + 1) if abs(coefficients[k]) > _SIGNIFICANT * errors[k]]
 
 
 def _jackknife(parts: list[Array]) -> tuple[float, ...]:
@@ -277,27 +288,40 @@ def _link(
         penalty = max(part.rest * x.shape[1] / size, _ROUNDING * float(np.trace(gram)))
         scores[~own] = x[~own] @ np.linalg.solve(gram + penalty * np.eye(x.shape[1]), inside.T @ target)
 
-    def values(rows: NDArray[np.bool_], signal: _Signal) -> Array:
+    def means(rows: NDArray[np.bool_]) -> Array:
         # Normal scores among these rows, of mean square one with any number of rows, and without a block, too.
         normal = ndtri((np.argsort(np.argsort(scores[rows])) + 0.5) / rows.sum())
         normal /= math.sqrt(float(normal @ normal) / len(normal))
-        means = (hermite_values(normal, _DEGREE) * y[rows]).mean(axis=1)
+        return np.asarray((hermite_values(normal, _DEGREE) * y[rows]).mean(axis=1))
+
+    def seen_through(means: Array, signal: _Signal) -> Array:
         linear = math.sqrt(float(signal.classes.sum()))
         alignment = float(np.clip(means[1] / linear, _UNSEEN, 1.0)) if linear > 0 else 1.0
         found = means / alignment ** np.arange(_DEGREE + 1)
         found[1] = max(linear, means[1])
-        noise = math.sqrt(max(signal.rest - float(found[2:] @ found[2:]), 0.0))
-        return np.array([*found, noise, alignment])
+        return np.array([*found, alignment])
 
-    *coefficients, noise, alignment = values(np.ones(len(y), dtype=bool), whole).tolist()
+    every, without = means(np.ones(len(y), dtype=bool)), [means(own) for own in kept]
+    # Scores of few rows lack the tails: a straight line would have a third coefficient. This is of the order 1 / n.
+    every[1:] += (_BLOCKS - 1) * (every - np.mean(without, axis=0))[1:]
+    *coefficients, alignment = seen_through(every, whole).tolist()
     # Where predictions of rows left out do not follow the labels there is no index to see them along.
     if alignment <= _UNSEEN:
         return {}
-    errors = _jackknife([values(own, part) for part, own in zip(parts, kept, strict=True)])
+    each = np.stack([seen_through(*of_part) for of_part in zip(without, parts, strict=True)])
+    errors = _jackknife(list(each[:, :-1]))
+    told = _told(coefficients, errors)
+    square = whole.rest - float(np.square([coefficients[k] for k in told]).sum())
+    # A rest that may not be negative may be zero with every block left out, and look as if it were known.
+    known = all(signal.rest > 0 for signal in (whole, *parts))
+    rests = np.array([[part.rest if known else part.free_rest] for part in parts])
+    error = min(_jackknife(list(rests - (each[:, told] ** 2).sum(axis=1, keepdims=True)))[0], float(y.var()))
+    noise = math.sqrt(max(square, 0.0))
     return {
         "coefficients": tuple(coefficients),
-        "coefficient_error": errors[:-2],
+        "coefficient_error": errors,
         "noise": noise,
-        "noise_error": errors[-2],
+        # To the farther of the ends to which a standard error takes the square.
+        "noise_error": max(math.sqrt(noise**2 + error) - noise, noise - math.sqrt(max(noise**2 - error, 0.0))),
         "alignment": alignment,
     }

@@ -48,15 +48,17 @@ def test_readout_is_the_ridge_solution(single_index):
     np.testing.assert_allclose(model.predict(X), features @ model.coef_ + model.intercept_)
 
 
+@pytest.mark.parametrize("width", [24, 512])  # the wide one is compared on fewer neurons, by the number of rows
 @pytest.mark.parametrize("split", [False, 0.4])
 @pytest.mark.parametrize("n_steps", [1, 2, "auto"])
-def test_weights_are_repetition(single_index, split, n_steps):
-    X, y = single_index[0][:60], single_index[1][:60]
-    weight = np.random.default_rng(0).integers(0, 4, 60)
-    options = {"width": 24, "sample_split": split, "n_steps": n_steps, "random_state": 0}
+def test_weights_are_repetition(single_index, split, n_steps, width):
+    X, y = single_index[0][:100], single_index[1][:100]
+    weight = np.random.default_rng(0).integers(0, 4, 100)
+    options = {"width": width, "sample_split": split, "n_steps": n_steps, "random_state": 0}
     weighted = gs.OneStepRegressor(**options).fit(X, y, weight)
     repeated = gs.OneStepRegressor(**options).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     assert weighted.eta_ == pytest.approx(repeated.eta_)
+    np.testing.assert_allclose(weighted.step_errors_.errors, repeated.step_errors_.errors, rtol=1e-6)
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
 
 

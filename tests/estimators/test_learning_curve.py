@@ -56,7 +56,17 @@ def test_without_a_step_it_is_leave_one_out_with_an_intercept():
             fit = Ridge(ridge).fit(features[others], y[others])
             left_out.append((fit.predict(features[[row]])[0] - y[row]) ** 2)
         # The variance is the error with a penalty that is large, not infinite.
-        assert curve.r2[0, place] == pytest.approx(1 - np.mean(left_out) / np.var(y), rel=1e-6)
+        assert curve.r2[0, place] == pytest.approx(1 - np.mean(left_out) / np.var(y, ddof=1), rel=1e-6)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_mean_of_m_rows_scores_minus_one_over_m(copies):
+    """The mean of the other rows misses a row by M / (M - 1) times its distance from the mean of all."""
+    X, y = table(1, 20, inputs=4)
+    model = gs.OneStepRegressor(width=12, eta=0, random_state=0).fit(X, y)
+    X, y = np.repeat(X, copies, axis=0), np.repeat(y, copies)
+    curve = model.learning_curve(X, y, n=[20 * copies], ridge=[1e9])
+    assert curve.r2[0, 0] == pytest.approx(-1 / 19, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +229,7 @@ def test_accuracy_is_that_of_refits_without_each_row(classes):
         for row in range(40):
             others = np.arange(40) != row
             outputs[row] = Ridge(ridge).fit(features[others], codes[others]).predict(features[[row]])
-        r2 = 1 - ((outputs - codes) ** 2).sum() / ((codes - codes.mean(axis=0)) ** 2).sum()
+        r2 = 1 - ((outputs - codes) ** 2).sum() / 40 / codes.var(axis=0, ddof=1).sum()
         assert curve.r2[1, place] == pytest.approx(r2, rel=1e-6)
         right = (outputs > 0) == (codes > 0) if classes == 2 else outputs.argmax(1) == codes.argmax(1)
         assert curve.accuracy[1, place] == pytest.approx(right.mean(), rel=1e-12)

@@ -82,6 +82,18 @@ def test_class_weight_is_a_weight_of_rows():
     assert balanced.diagnose(X[:120], y[:120]).gain == by_row.diagnose(X[:120], y[:120], weights[:120]).gain
 
 
+def test_balanced_classes_have_equal_weight_with_weights_of_rows():
+    random = np.random.default_rng(3)
+    X = random.standard_normal((120, 4))
+    y = np.where(X[:, 0] + random.standard_normal(120) > 0.5, "rare", "usual")
+    weight = np.where(y == "rare", 1, random.integers(1, 5, 120))
+    options = {"width": 32, "class_weight": "balanced", "random_state": 0}
+    weighted = gs.OneStepClassifier(**options).fit(X, y, weight)
+    again = np.repeat(np.arange(120), weight)
+    repeated = gs.OneStepClassifier(**options).fit(X[again], y[again])
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+
+
 def test_rows_with_equal_inputs_are_observations_of_their_own():
     """A table of three columns of zeros and ones has eight different inputs, however many rows it has."""
     random = np.random.default_rng(7)

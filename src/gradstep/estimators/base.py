@@ -215,7 +215,9 @@ class OneStep(BaseEstimator):
         if settings.eta is None:
             smooth = settings.smooth and settings.redraw
             moves = candidates(settings.damping or metric.damping, redraw=settings.redraw, smooth=smooth)
-            narrow = self._initial.narrowed(choice_width(settings.width, len(sample.z)))
+            # Copies of a row are one row here, too: a weight is a repetition.
+            distinct = len(np.unique(sample.copies.group[sample.weights > 0]))
+            narrow = self._initial.narrowed(choice_width(settings.width, distinct))
             with threads_for_products(len(sample.z), sample.z.shape[1], narrow.width):
                 self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
             move = self.step_errors_.chosen

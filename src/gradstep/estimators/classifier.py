@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,9 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):
     width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split
         See `OneStepFeatures` and `OneStepRegressor`.
     class_weight : None, "balanced" or {label: weight}
-        Factors of the weights of all rows of a class; ``"balanced"`` gives every class the same total weight. Tables
-        for `diagnose`, `learning_curve` and `link` are weighted by the factors of the fit: accuracies count their rows
-        so, too.
+        Factors of the weights of all rows of a class; ``"balanced"`` gives every class the same total weight, with the
+        given weights of rows counted. Tables for `diagnose`, `learning_curve` and `link` are weighted by the factors of
+        the fit: accuracies count their rows so, too.
     random_state, dtype, device
         See `OneStepFeatures`.
 
@@ -100,8 +101,6 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):
         if len(classes) < 2:
             raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]}.")
         self.classes_ = classes
-        if self.class_weight is not None:
-            self._class_weights = compute_class_weight(self.class_weight, classes=classes, y=column_or_1d(y))
         return targets
 
     def _finish(self, y: Any, targets: NDArray[np.float64]) -> None:
@@ -114,6 +113,16 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):
         if unknown.any():
             raise ValueError(f"y contains labels that were not in the fit: {np.unique(labels[unknown])}.")
         return codes(labels, self.classes_)
+
+    def _weights_of_fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        if self.class_weight is not None:
+            labels = column_or_1d(y)
+            self._class_weights = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+            if isinstance(self.class_weight, str):  # "balanced": older versions of scikit-learn count rows
+                given = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+                mass = np.bincount(np.searchsorted(self.classes_, labels), given)
+                self._class_weights = given.sum() / (len(mass) * np.where(mass > 0, mass, math.inf))
+        return self._row_weights(X, y, sample_weight)
 
     def _row_weights(self, X: Any, y: Any, sample_weight: Any) -> Any:
         if self.class_weight is None:

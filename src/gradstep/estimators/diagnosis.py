@@ -280,7 +280,7 @@ def _along(one: _Indexed, sample: Sample, outputs: Host) -> _Along:
         unexplained = (size * link.noise) ** 2
     else:
         unexplained = sum(fit_link(kappa, output, w, several).noise ** 2 for output in y.T)
-    bins = binned(kappa, target / size, outputs[rows] @ one.combination / size, w)
+    bins = binned(kappa, target / size, outputs[rows] @ one.combination / size, w, several)
     return _Along(link, bins, size, float(_variances(y, w).sum()), unexplained)
 
 

@@ -27,6 +27,8 @@ _DEGREE = 9
 _KNOTS = 200
 #: Different projections from which there is a spline.
 _FEWEST = 5
+#: Projections that differ by less than this part of the largest are equal.
+_EQUAL = 1e-12
 #: Degrees of freedom count so many times in the error of cross-validation; a fit leaves this share of them at least.
 _INFLATED, _ROUNDING = 1.4, 1e-6
 #: Error of a fit that leaves none: a search goes on where it is finite.
@@ -82,9 +84,13 @@ class Link:
 def normal_scores(values: Host, weights: Host) -> Host:
     """Return standard normal quantiles of the ranks of values: the increasing map that makes them Gaussian.
 
-    Equal values share the middle of their ranks.
+    Values that are equal up to rounding share the middle of their ranks: products of matrices round copies of a row
+    one way here and another there.
     """
-    _, place = np.unique(values, return_inverse=True)
+    order = np.argsort(values, kind="stable")
+    rises = np.diff(values[order]) > _EQUAL * float(np.abs(values).max())
+    place = np.empty(len(values), dtype=np.intp)
+    place[order] = np.concatenate([[0], np.cumsum(rises)])
     mass = np.bincount(place, weights)
     return np.asarray(ndtri((np.cumsum(mass) - mass / 2) / mass.sum())[place])
 
@@ -195,9 +201,12 @@ class Bins:
     weight: Host
 
 
-def binned(kappa: Host, y: Host, learned: Host, weights: Host) -> Bins:
-    """Average n rows along the projection, in bins of equal weight; equal projections share a bin."""
-    count = int(np.clip(len(y) // _FEWEST_ROWS, 1, _BINS))
+def binned(kappa: Host, y: Host, learned: Host, weights: Host, observations: int) -> Bins:
+    """Average n rows along the projection, in bins of equal weight; equal projections share a bin.
+
+    Copies of a row are one of the `observations`, which decide how many bins there are.
+    """
+    count = int(np.clip(observations // _FEWEST_ROWS, 1, _BINS))
     return _averaged(_shared_out(kappa, weights, count), kappa, y, learned, weights)
 
 

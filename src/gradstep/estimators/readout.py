@@ -116,7 +116,7 @@ class OneStepReadout(OneStep):
         targets = self._targets_of_fit(y)
         check_consistent_length(table, targets)
         with self._threads(table.shape[0], settings.width):
-            weights = self._row_weights(table, y, sample_weight)
+            weights = self._weights_of_fit(table, y, sample_weight)
             training = self._training(table, targets, weights, settings, readout=True)
             with self._in_range():
                 self._take_step(training)
@@ -247,13 +247,13 @@ class OneStepReadout(OneStep):
         with self._threads(len(sample.z), self._layer.width), self._in_range():
             outputs = self._standardised_outputs(training, sample)
         weights, projections = sample.weights, sample.z @ learned.directions[place]
-        along = [binned(projections, y, f, weights) for y, f in zip(sample.y.T, outputs.T, strict=True)]
+        several = observations(sample.copies.group.astype(np.uint64), sample.y)
+        along = [binned(projections, y, f, weights, several) for y, f in zip(sample.y.T, outputs.T, strict=True)]
         if output is None:
             chosen = int(np.argmax([np.average(bins.learned**2, weights=bins.weight) for bins in along]))
         else:
             chosen = integer("output", output, 0, len(along) - 1)
         bins, target = along[chosen], sample.y[:, chosen]
-        several = observations(sample.copies.group.astype(np.uint64), sample.y)
         link = fit_link(normal_scores(projections, weights), target, weights, several)
         share = weights / weights.sum()
         variance = float(share @ (target - share @ target) ** 2)
@@ -352,6 +352,10 @@ class OneStepReadout(OneStep):
     def _target_matrix(self, y: Any) -> Host:
         """Return the targets (n, k) of labels or numbers."""
         raise NotImplementedError
+
+    def _weights_of_fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Return the weights of the rows of a fit, and learn what those of later tables have to agree with."""
+        return self._row_weights(X, y, sample_weight)
 
     def _row_weights(self, X: Any, y: Any, sample_weight: Any) -> Any:
         """Return the weights of rows, given and by class; None where all are one."""

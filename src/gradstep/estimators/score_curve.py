@@ -350,9 +350,12 @@ def score_curve(
     found = levels(penalties)
     unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1
     errors = unit * found.most.squares
-    variance = float((share @ (targets - share @ targets) ** 2).sum())
+    # That of the population: of M rows the squares about their own mean are M - 1 variances, and copies are one row.
+    different = np.bincount(pool.copies.group, share)
+    unbiased = 1 / (1 - float(different @ different))
+    variance = unbiased * float((share @ (targets - share @ targets) ** 2).sum())
     best = errors[:, int(np.argmin(share @ errors[:, :-1]))]
-    told = _told(_levelled(curve, found, share, unit), variance)
+    told = _told(_levelled(curve, found, share, unit, unbiased), variance)
     return ScoreCurve(told, variance if classes else None, classes, best, weights, chosen)
 
 
@@ -381,14 +384,15 @@ def _told(curve: LearningCurve, variance: float) -> LearningCurve:
     )
 
 
-def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) -> LearningCurve:
+def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float, unbiased: float) -> LearningCurve:
     """Return the curve of the whole model, from that of the fit's features, of which the last size is that of the pool.
 
-    The shares of the rows, shape (M,), add up to one; `unit` is that of the squares in `levels`.
+    The shares of the rows, shape (M,), add up to one; `unit` is that of the squares in `levels`. The variance of the
+    population is that of the rows times `unbiased`.
     """
     squares = unit * levels.most.squares
     level = share @ squares
-    level[-1] = curve.test_error[-1, -1]  # no fit at all, not even of the mean: the variance
+    level[-1] = unbiased * curve.test_error[-1, -1]  # no fit at all, not even of the mean: the variance
     ratio = level / curve.test_error[-1]
     place = int(np.argmin(level[:-1]))
     more = curve.rows / curve.n[:, None] - 1 / levels.share

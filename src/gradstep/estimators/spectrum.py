@@ -33,7 +33,8 @@ class Spectrum:
     initial, stepped : ndarray, shape (width,)
         Before and after the step.
     shuffled : ndarray, shape (width,)
-        After a step of the same eta on targets in random order: what the step does when there is nothing to learn.
+        After a step of the same eta on the same rows, with targets in random order: what the step does when there is
+        nothing to learn.
     """
 
     initial: Host
@@ -55,7 +56,7 @@ def spectrum_of(
     shuffled, width = replace(sample, y=sample.y[order]), min(layer.width, _WIDTH)
     if fit.eta_ or fit.rounds_:
         move = Move(math.nan, fit.damping_, fit.rounds_)
-        layer = moved_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, move, n_steps, eta=fit.eta_)
+        layer = moved_on(layer, shuffled, sample.step_rows, metric, move, n_steps, eta=fit.eta_)
     shares = []
     for which in (fit._initial, fit._layer, layer):
         features = which.narrowed(width).features(HOST, sample.z)

@@ -211,7 +211,7 @@ def standard_error(values: Host, weights: Host, groups: NDArray[np.intp]) -> flo
 
 
 def choice_width(width: int, rows: int) -> int:
-    """Return the number of neurons on which steps are compared."""
+    """Return the number of neurons on which steps are compared, with so many different rows."""
     return min(width, max(min(width // 4, rows // 2), 32), CHOICE_WIDTH)
 
 

@@ -47,6 +47,20 @@ def test_direction(known):
     assert diagnosis.spectrum.outliers == 1
 
 
+def test_the_direction_of_a_damped_step_has_the_alignment_that_its_halves_imply():
+    """A linear target: each half is a regression of its own, and nearly finds the direction."""
+    random = np.random.default_rng(0)
+    beta = random.standard_normal(30) / 30**0.5
+    X = random.standard_normal((400, 30))
+    y = X @ beta + 0.2 * random.standard_normal(400)
+    model = gs.OneStepRegressor(width=60, n_steps=1, random_state=0).fit(X, y)
+    assert 0 < model.damping_ < 0.1
+    truth = abs(leading(model) @ beta) / np.linalg.norm(beta)
+    assert truth > 0.98
+    # With the second moment of all rows for either half it is .04 too low.
+    assert model.diagnose(X, y).alignment == pytest.approx(truth, abs=0.015)
+
+
 def test_a_shuffled_step_has_as_many_rows_as_that_of_the_fit():
     """A step on pure noise and one on shuffled noise make leading eigenvalues of one size."""
     ratios = []

@@ -166,10 +166,18 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     metric = measure(sample)
 
     def step(rows: NDArray[np.bool_]) -> Host:
-        """Return the damped gradient of the initial network on those of some rows that are the step's."""
-        return metric.damped(gradient_on(fit._initial, sample, sample.step_rows & rows), fit.damping_)
+        """Return the damped gradient of the initial network on those of some rows that are the step's.
 
-    everything = step(sample.step_rows)
+        It is damped by the inputs of these rows. Those of all rows would do for the gradient of all: that of a part has
+        noise which only its own second moment takes away.
+        """
+        own = sample.step_rows & rows
+        gradient = gradient_on(fit._initial, sample, own)
+        if math.isinf(fit.damping_) or not own.any():
+            return gradient
+        return measure(replace(sample, step_rows=own)).damped(gradient, fit.damping_)
+
+    everything = metric.damped(gradient_on(fit._initial, sample, sample.step_rows), fit.damping_)
     compared = compare_moves(fit, training, sample, metric, everything, random)
     one = _indexed(fit, sample, metric, compared, step, everything)
     along = _along(one, sample, outputs)

@@ -61,7 +61,7 @@ def test_a_spectrum_without_networks_has_its_outliers():
     assert found.overlay.theory == pytest.approx([value for value, _ in found.outliers])
     (outlier,) = found.to_dict()["outliers"]
     assert outlier == {"singular_value": found.theory.outlier.singular_value, "label": "outlier"}
-    with pytest.raises(gs.InvalidInput, match=r"seeds: got -1; allowed: an integer >= 0, or distinct"):
+    with pytest.raises(gs.InvalidInput, match=r"seeds: got -1; allowed: an integer from 0 to 1000000, or distinct"):
         gs.spectrum(PROBLEM, -1)
     assert np.isnan(found.overlay.mean).all()
     assert "Hermite polynomial" in " ".join(str(gs.spectrum(PROBLEM.replace(n="6d"))).split())

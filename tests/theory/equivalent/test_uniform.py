@@ -683,7 +683,7 @@ def test_models_and_problems_of_a_wrong_type_are_named() -> None:
     for arguments, field in (
         ({"rows": np.ones(3)}, "rows"),
         ({"bulk": np.ones(3)}, "bulk"),
-        ({"refine": 1.0}, "refine"),
+        ({"refine": 1.5}, "refine"),
     ):
         with pytest.raises(InvalidInput) as caught:
             gs.predict(BASE, **arguments)

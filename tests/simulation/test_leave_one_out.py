@@ -123,3 +123,9 @@ def test_eigenvectors_are_left_for_many_penalties_and_for_those_that_rounding_hi
     assert left_out_directly(*given, np.logspace(-3, 3, 31)) is None
     assert left_out_directly(*given, np.array([1e-9])) is None
     assert left_out_directly(features * np.nan, *given[1:], np.array([1.0])) is None
+
+
+def test_copies_of_a_row_are_one_row_with_all_of_their_shares():
+    shares = np.array([0.1, 0.2, 0.3, 0.4])
+    copies = copies_of(np.array([7, 5, 7, 9], dtype=np.uint64), np.zeros((4, 1)), shares)
+    assert copies.squared_shares(shares) == pytest.approx(0.4**2 + 0.2**2 + 0.4**2)

@@ -27,7 +27,7 @@ _SHARE = 0.2
 def broken_by_columns(sample: Sample) -> str:
     """Say which assumption about the inputs fails; empty where none is seen to."""
     z, w = sample.z, sample.weights / sample.weights.sum()
-    if (excess := correlation_excess(z, w, np.asarray(np.bincount(sample.copies.group, w), np.float64))) > _CORRELATED:
+    if (excess := correlation_excess(z, w, sample.copies.squared_shares(w))) > _CORRELATED:
         return (
             "no theory: it is for uncorrelated columns, and the squared correlations of a column here with all others "
             f"add up to {excess:.2g} on average, chance not counted"
@@ -40,18 +40,18 @@ def broken_by_columns(sample: Sample) -> str:
     return ""
 
 
-def correlation_excess(z: Host, share: Host, different: Host) -> float:
+def correlation_excess(z: Host, share: Host, by_chance: float) -> float:
     r"""Return the sum of squared correlations of a column with all others, mean over columns, less that of chance.
 
-    For independent columns each squared correlation is :math:`\sum\omega^2` by chance, the inverse number of rows, with
-    the shares of `different` rows, in which copies are one. The columns of z, shape (n, d), are standardised. The
-    shares of the n rows add up to one.
+    The squared correlation of two independent columns is not zero: `by_chance` is its mean, one over the number of
+    different rows (`gradstep.simulation.leave_one_out.Copies.squared_shares`). The columns of z, shape (n, d), are
+    standardised. The shares of the n rows add up to one.
     """
     root, columns = np.sqrt(share)[:, None] * z, len(z.T)
     gram = root @ root.T if len(root) < root.shape[1] else root.T @ root
     # The trace of the square is the sum over all pairs of columns, each with itself included.
     own = float(np.sum((root**2).sum(axis=0) ** 2))
-    return (float(np.sum(gram**2)) - own) / columns - float((columns - 1) * (different @ different))
+    return (float(np.sum(gram**2)) - own) / columns - (columns - 1) * by_chance
 
 
 def gaussianity(z: Host, share: Host) -> float:

@@ -351,8 +351,7 @@ def score_curve(
     unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1
     errors = unit * found.most.squares
     # That of the population: of M rows the squares about their own mean are M - 1 variances, and copies are one row.
-    different = np.bincount(pool.copies.group, share)
-    unbiased = 1 / (1 - float(different @ different))
+    unbiased = 1 / (1 - pool.copies.squared_shares(share))
     variance = unbiased * float((share @ (targets - share @ targets) ** 2).sum())
     best = errors[:, int(np.argmin(share @ errors[:, :-1]))]
     told = _told(_levelled(curve, found, share, unit, unbiased), variance)

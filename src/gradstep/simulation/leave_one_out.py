@@ -66,6 +66,14 @@ class Copies:
     mean: Host
     group: NDArray[np.intp]
 
+    def squared_shares(self, share: Host) -> float:
+        """Return the sum of the squared shares of different rows: one over their number, if they have equal ones.
+
+        The shares of all rows, shape (n,), add up to one. Copies of a row are one row with all of their shares.
+        """
+        whole = np.bincount(self.group, share)
+        return float(whole @ whole)
+
 
 def copies_of(hashes: NDArray[np.uint64], targets: Host, weights: Host) -> Copies:
     """Find the copies of every row by the hashes of its inputs."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradstep.learning import resolvent
+from gradstep.learning import resolvent, rounded
 from gradstep.learning.equations import row_errors, weighted_fit
 from gradstep.learning.pool import pool_of
 from gradstep.learning.resolvent import Resolvent
@@ -23,6 +23,7 @@ def resolvents(rows, request):
 @pytest.mark.parametrize("paired", [True, False])
 def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, monkeypatch):
     monkeypatch.setattr(resolvent, "_MOST_PAIRED_ROWS", 4000 if paired else 0)
+    monkeypatch.setattr(rounded, "_STRIP", 16)  # four strips, the last of them shorter
     double, single = resolvents
     columns = RoundedResolvent(single)
     random = np.random.default_rng(2)

@@ -27,7 +27,7 @@ _DEGREE = 9
 _KNOTS = 200
 #: Different projections from which there is a spline.
 _FEWEST = 5
-#: Projections that differ by less than this part of the largest are equal.
+#: Projections that differ by less than this part of the largest are equal. Rounding moves them by some 1e-15 of it.
 _EQUAL = 1e-12
 #: Degrees of freedom count so many times in the error of cross-validation; a fit leaves this share of them at least.
 _INFLATED, _ROUNDING = 1.4, 1e-6

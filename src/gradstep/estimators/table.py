@@ -163,7 +163,8 @@ def standardisation(inputs: Any, weights: Array, *, clip: bool = True) -> Standa
     lowest[empty] = highest[empty] = 0.0
     centre, half_range = lowest / 2 + highest / 2, highest / 2 - lowest / 2
     varying = np.flatnonzero(half_range > _ROUNDING * np.maximum(np.abs(lowest), np.abs(highest)))
-    # What follows is about these alone: sums over fewer columns may differ in the last digit.
+    # The columns that do not vary are left out of all sums: with them the last digit of the others might differ, and a
+    # fit is to be the same with and without them.
     middle, size = centre[varying], half_range[varying]
 
     def moments(low: Array | float, high: Array | float) -> tuple[Array, Array]:

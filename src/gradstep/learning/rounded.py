@@ -19,7 +19,7 @@ from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs, squares_
 
 __all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
 
-#: Rows of a matrix between all pairs of rows that are computed at once.
+#: Rows of a matrix between all pairs of rows that are computed at once: with 2000 rows these are two megabytes.
 _STRIP = 256
 #: Solutions with a factor in single precision that are added up.
 _REFINEMENTS = 3

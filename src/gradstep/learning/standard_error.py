@@ -34,9 +34,10 @@ __all__ = [
 
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
-#: Root of the training error over the test error, below which that tolerance is smaller in proportion: the influence on
-#: the training error is a difference of two numbers that are larger by the inverse of this root. And the smallest part
-#: of the tolerance: with less, rounding in single precision would be left.
+#: The influence on the training error is a difference of two numbers, which are larger than it by the root of the test
+#: error over the training error. Where the inverse of that root is below the first number, the tolerance is smaller in
+#: proportion. Above it standard errors were right to .5 per cent without that, at a tenth of it up to 10 per cent off.
+#: The second number is the smallest part of the tolerance: with less, rounding in single precision would be left.
 _SMALL, _LEAST_PART = 1 / 30, 2e-4
 
 

@@ -58,5 +58,6 @@ def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tup
     is_path = not is_real(given)
     penalties = _listed(given) if is_path else (given,)
     if not penalties or not all(is_real(value) and 0 < value <= LARGEST_NUMBER for value in penalties):
-        raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
+        allowed = f"a finite number > 0, at most {LARGEST_NUMBER:g}, or a non-empty sequence of them"
+        raise InvalidInput("ridge", ridge, allowed)
     return tuple(float(value) for value in penalties), is_path

@@ -318,11 +318,8 @@ class Network:
         one_of("basis", basis, ("random", "teacher"))
         function_or_none("progress", progress, "a function of two numbers of steps: those done, and all")
         own = optimiser is None and not options
-        rule = (
-            Damped(self.problem.damping)
-            if own
-            else optimiser_of("gradient" if optimiser is None else optimiser, options)
-        )
+        chosen = "gradient" if optimiser is None else optimiser
+        rule = Damped(self.problem.damping) if own else optimiser_of(chosen, options)
         memory, weights = None, self.before
         turned = rule.by_coordinate and basis == "random"
         turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradstep as gs
-from gradstep.theory.neurons.row_rules import DiagonalBounds
+from gradstep.theory.neurons.diagonals import DiagonalBounds
 
 SIZE = 80
 

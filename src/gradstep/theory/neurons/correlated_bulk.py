@@ -22,6 +22,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.longest import Longest
+from gradstep.theory.neurons.readout_directions import ManyReadouts
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
@@ -29,7 +30,7 @@ from gradstep.theory.neurons.row_rules import (
     resolved_law,
     row_variances,
     rules,
-    two_readouts,
+    several_readouts,
 )
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
@@ -108,12 +109,16 @@ def correlated_classes(
     lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     frame = samples.frame(step.alignment) if step.common is None else samples.whole_frame(step.alignment)
-    two = None if spectrum or not law.stretched else two_readouts(step, readout)
+    mixed = law if not isinstance(law, CorrelatedLaw) and law.stretched and not spectrum else None
+    several = None if mixed is None else several_readouts(mixed, step, readout)
+    if longest is not None and isinstance(several, ManyReadouts):
+        # The errors are means over laws with many leading directions, and each law would take a fifth of a second.
+        several = None
     resolved = yield from resolved_law(
         law, frame, refine,
         lowest=lowest, smallest=0.0 if law.stretched else smallest,
         values=values,
-        sampled=groups.knows_norms, readouts=two, spectrum=spectrum, longest=longest,
+        sampled=groups.knows_norms, readouts=several, spectrum=spectrum, longest=longest,
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)

@@ -7,8 +7,8 @@ eigenvalue. Rows of several readouts ``a`` that a step stretches have one matrix
 
 All directions then get the eigenvectors of their mean ``A`` (`gradstep.theory.neurons.stretched_law`), and the
 variances are the diagonals of ``Sigma_a`` there. Because ``A`` is made of the same three matrices, only those of ``C``
-and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`). For two readouts the variances spread around these
-diagonals (`gradstep.theory.neurons.two_readouts`). This project.
+and ``CBC`` are to be found (`gradstep.theory.neurons.diagonals`). The variances spread around these diagonals
+(`gradstep.theory.neurons.readout_directions`). This project.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.gaussian.quadrature import hermite_rule
 from gradstep.problem import Readout
-from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
-from gradstep.theory.neurons.diagonals import Diagonals, nearest_diagonals, readout_variances
+from gradstep.theory.neurons.diagonals import DiagonalBounds, Diagonals, nearest_diagonals, readout_variances
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.rational_rule import FAINT, LawAtPoints, Others, sparse_rule
-from gradstep.theory.neurons.stretched_law import StretchedLaw
-from gradstep.theory.neurons.two_readouts import (
+from gradstep.theory.neurons.readout_directions import (
+    ManyReadouts,
+    Readouts,
     Resolvents,
     TwoReadouts,
     directions_of_vectors,
     laws_of_sums,
+    misfit,
     spread_directions,
 )
+from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.damped_samples import DampedSamples
@@ -53,7 +56,7 @@ __all__ = [
     "resolved_law",
     "row_variances",
     "rules",
-    "two_readouts",
+    "several_readouts",
     "vectors_rule",
 ]
 
@@ -85,15 +88,16 @@ _LEAST_DIAGONAL = 1e-9
 
 #: Difference of two readouts, over the largest one, up to which they count as one: its square is what errors change by.
 _ALIKE = 1e-3
-#: Share of a third readout in the neurons and in the mean square, up to which the two others have these variances.
+#: Share of a readout in the neurons and in the mean square, up to which the others have the variances of all.
 _HARDLY_ANY = 1e-3
+#: Number of values that stand for a Gaussian readout in the sums of covariances.
+_GAUSSIAN = 40
+#: Largest error of the resolvents of more than two readouts with which directions have the diagonals alone.
+_MISFIT = 0.03
 #: Decades of the points at which the resolvents of two readouts are reproduced, and how many there are.
 _REPRODUCED, _AT_POINTS = (-3.0, 2.0), 10
 #: Distance of these points from the negative axis, over that from zero.
 _BESIDE_AXIS = 0.1
-
-#: Steps of the bisection for the mean of diagonals within their bounds.
-_HALVINGS = 50
 
 #: Angle of the points near the law that a rule for a spectrum knows, and its tolerance.
 _ANGLE, _SPECTRUM_TOLERANCE = 0.15, 1e-5
@@ -176,7 +180,7 @@ def resolved_law(
     values: Array | None = None,
     joint: bool = True,
     sampled: bool = False,
-    readouts: TwoReadouts | None = None,
+    readouts: Readouts | None = None,
     spectrum: bool = False,
     longest: Longest | None = None,
 ) -> Computation[ResolvedLaw]:
@@ -199,9 +203,9 @@ def resolved_law(
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
     sampled : bool, optional
         Whether the rules have the components of the vectors that the samples make.
-    readouts : TwoReadouts, optional
-        Of two readouts (`two_readouts`). With them directions have variances that reproduce the resolvents of
-        both.
+    readouts : TwoReadouts or ManyReadouts, optional
+        Of several values (`several_readouts`). With them directions have variances that reproduce the resolvents of
+        sums of their covariances.
     spectrum : bool, optional
         Whether the rules are for a spectrum, whose equations have their poles near the law itself. The vectors' rule is
         then that of the vectors that rows of several readouts know, all but the second one, or else of the first alone.
@@ -250,15 +254,15 @@ def resolved_law(
     # While rules are waited for, the arrays over all points and nodes are not kept.
     for each in points.sets:
         law.forget(each)
-    two = None
+    several = None
     if readouts is not None and mixed is not None:
-        two = _Two(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
+        several = _Several(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     isotropic = len(law.samples.spectrum.share) == 1 and not isinstance(law, DampedLaw)
     faint = FAINT if isotropic else max(_FAINT_OF_SEVERAL * min(1.0, 100.0 ** (1 - refine)), FAINT)
     count, average = frame.shape[1], law.average(frame)
-    bounds = None if mixed is None else DiagonalBounds.of(mixed)
+    bounds = None if mixed is None else diagonal_bounds(mixed)
     found = ResolvedLaw(
-        points, law.mean, average, importance, tolerance, faint, joint, others, functions, bounds, two,
+        points, law.mean, average, importance, tolerance, faint, joint, others, functions, bounds, several,
         list(range(count)), longest,
     )  # fmt: skip
     return found.of_some([0] if mixed is None else [0, *range(2, count)]) if spectrum else found
@@ -271,8 +275,8 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     """
     nodes, root = yield from sparse_rule(law.of_all)
     share = np.square(root[:, 0])
-    if law.two is not None:
-        return (yield from _of_two(law, law.two, nodes, share))
+    if law.several is not None and isinstance(law.several.readouts, TwoReadouts):
+        return (yield from _of_several(law, law.several, nodes, share))
     longest = np.zeros_like(share) if law.longest is None else law.longest.part(share, nodes)
     special, overlap = yield from vectors_rule(law.of_vectors, joint=law.joint, others=law.others)
     overlap, components = np.split(overlap, [len(law.columns)], axis=1)
@@ -281,118 +285,42 @@ def rules(law: ResolvedLaw) -> Computation[RowRules]:
     if law.functions is None:
         none = np.zeros((0, len(special)))
         return RowRules(nodes, share, special, overlap, np.zeros((0, len(nodes))), none, none, components, longest)
-    in_plane = law.in_plane(special, overlap)
-    return RowRules(nodes, share, special, overlap, law.over_all(nodes, share), in_plane, in_plane, components, longest)
+    over_all, in_plane = law.over_all(nodes, share), law.in_plane(special, overlap)
+    if law.several is not None:
+        readouts, resolvents, _ = law.several
+        if misfit(readouts, resolvents, (nodes, share, over_all), (special, overlap, in_plane)) > _MISFIT:
+            return (yield from _of_several(law, law.several, nodes, share))
+    return RowRules(nodes, share, special, overlap, over_all, in_plane, in_plane, components, longest)
 
 
-def _of_two(law: ResolvedLaw, two: _Two, nodes: Array, share: Array) -> Computation[RowRules]:
-    """Return the rules of two readouts: directions with variances of their own.
+def _of_several(law: ResolvedLaw, several: _Several, nodes: Array, share: Array) -> Computation[RowRules]:
+    """Return the rules of several readouts: directions with variances of their own.
 
     Docs, "Bases of stretched rows", equation (B8).
     """
-    readouts, rest = two.readouts, (two.readouts, two.resolvents, two.refine)
-
-    def place(eigenvalues: Array, weight: Array) -> Array:
-        return readouts.place(eigenvalues, law.over_all(eigenvalues, weight))
-
-    of_all = place(nodes, share)
+    readouts, rest = several.readouts, (several.readouts, several.resolvents, several.refine)
+    diagonals = law.over_all(nodes, share)
     if law.longest is None:
-        nodes, share, of_all = spread_directions(nodes, share, of_all, *rest)
+        nodes, share, diagonals = spread_directions(nodes, share, diagonals, *rest)
         part = np.zeros_like(share)
     else:
         # The longest direction is a single eigenvector: it has the diagonals. The others make up for all else.
         part = law.longest.part(share, nodes)
         taken, left = part * share, (1 - part) * share
-        others = two.resolvents.without(readouts, nodes, taken, of_all)
-        spread, spread_share, spread_of_all = spread_directions(nodes, left, of_all, readouts, others, two.refine)
+        others = several.resolvents.without(readouts, nodes, taken, diagonals)
+        spread, spread_share, spread_diagonals = spread_directions(
+            nodes, left, diagonals, readouts, others, several.refine
+        )
         part = np.repeat([0.0, 1.0], [len(spread), len(nodes)])
         share = np.concatenate([left.sum() * spread_share, taken])
-        of_all = np.concatenate([spread_of_all, of_all])
+        diagonals = np.concatenate([spread_diagonals, diagonals], axis=1)
         nodes = np.concatenate([spread, nodes])
-    vectors = yield from directions_of_vectors(law.of_vectors, law.others, place, *rest)
+    vectors = yield from directions_of_vectors(law.of_vectors, law.others, law.over_all, *rest)
     special, overlap = vectors.eigenvalue, vectors.overlap
     return RowRules(
-        nodes, share, special, overlap,
-        readouts.diagonals(nodes, of_all), readouts.diagonals(special, vectors.place),
-        law.in_plane(special, overlap), vectors.others, part,
+        nodes, share, special, overlap, diagonals, vectors.diagonals, law.in_plane(special, overlap), vectors.others,
+        part,
     )  # fmt: skip
-
-
-class DiagonalBounds(NamedTuple):
-    """Bounds of the diagonals of C and ``q CBC`` in the eigenbasis of A.
-
-    The functions that stand for the diagonals are nearest to them in the mean over all eigenvalues. At a single
-    eigenvalue, as one between two bands, such a function may be far from the diagonal.
-
-    Attributes
-    ----------
-    least, most : float
-        The smallest and the largest eigenvalue of C.
-    linear : float
-        ``k / q``: A has ``2 linear`` times ``q CBC``.
-    """
-
-    least: float
-    most: float
-    linear: float
-
-    @classmethod
-    def of(cls, law: DampedLaw | StretchedLaw) -> DiagonalBounds:
-        """Return the bounds for the mean law of rows of several readouts."""
-        c = law.samples.spectrum.eigenvalue
-        # The derivative of a sign has no slope: then no row is stretched, and k and q are zero.
-        return cls(float(c.min()), float(c.max()), float(law.linear / law.root) if law.root else 0.0)
-
-    def of_vectors(self, weight: Array, diagonals: Array) -> Array:
-        """Return the nearest diagonals for vectors that have the same means and are within their bounds.
-
-        These diagonals are not those of single eigenvectors, because ``x^T C f(A) x`` has products of different
-        eigenvectors too. Only the diagonal of C has bounds here, the eigenvalues of C.
-
-        The nodes have the weights `weight`, shape (nodes,), in the means, and the diagonals have shape (2, nodes).
-        """
-        plain, stretched = diagonals
-        least, most = np.full_like(plain, self.least), np.full_like(plain, self.most)
-        return np.stack([_within(plain, least, most, weight), stretched])
-
-    def of_eigenvectors(self, nodes: Array, weight: Array, diagonals: Array) -> Array:
-        """Return the nearest diagonals of directions that have the same means and are within their bounds.
-
-        The eigenvalues are `nodes`, with the weights `weight` in the means, both of shape (nodes,), and the diagonals
-        have shape (2, nodes).
-
-        Docs, "Bases of stretched rows", equation (B7).
-        """
-        plain, stretched = diagonals
-        plain = _within(plain, *self._of_plain(nodes), weight)
-        return np.stack([plain, _within(stretched, *self._of_stretched(nodes, plain), weight)])
-
-    def _of_plain(self, nodes: Array) -> tuple[Array, Array]:
-        """Return the bounds of the diagonal of C in directions with these eigenvalues."""
-        # There A - C - 2 k CBC is at least stretched^2 / plain, by the inequality of Cauchy and Schwarz.
-        most = np.minimum(self.most, nodes / max(1 - self.linear**2, NOTHING))
-        return np.minimum(self.least, most), most
-
-    def _of_stretched(self, nodes: Array, plain: Array) -> tuple[Array, Array]:
-        """Return the bounds of the diagonal of ``q CBC`` in directions with these diagonals of C."""
-        middle = -self.linear * plain
-        reach = np.sqrt(np.maximum(plain * nodes - plain**2 + middle**2, 0.0))
-        return middle - reach, middle + reach
-
-
-def _within(values: Array, least: Array, most: Array, weight: Array) -> Array:
-    """Return the nearest values between bounds that have the same weighted mean, as far as there are any."""
-    found = np.clip(values, least, most)
-    if np.array_equal(found, values):
-        return values
-    mean = float(weight @ values)
-    # The shift before the clipping: the mean grows with it.
-    low, high = float((least - values).min()), float((most - values).max())
-    for _ in range(_HALVINGS):
-        shift = (low + high) / 2
-        found = np.clip(values + shift, least, most)
-        low, high = (shift, high) if float(weight @ found) < mean else (low, shift)
-    return found
 
 
 class ResolvedLaw(NamedTuple):
@@ -413,8 +341,8 @@ class ResolvedLaw(NamedTuple):
         Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
     bounds : DiagonalBounds, optional
         Of these diagonals.
-    two : _Two, optional
-        What two readouts add.
+    several : _Several, optional
+        What several readouts add.
     columns : list of int
         In which columns of the vectors' rule the components of the vectors are.
     longest : Longest, optional
@@ -431,7 +359,7 @@ class ResolvedLaw(NamedTuple):
     others: Others | None
     functions: tuple[Diagonals, Diagonals] | None
     bounds: DiagonalBounds | None
-    two: _Two | None
+    several: _Several | None
     columns: list[int]
     longest: Longest | None
 
@@ -464,7 +392,7 @@ class ResolvedLaw(NamedTuple):
             others=Others(plain, resolved),
             tolerance=_SPECTRUM_TOLERANCE,
             faint=FAINT,
-            two=None,
+            several=None,
             columns=[order.index(k) for k in self.columns],
         )
 
@@ -488,10 +416,10 @@ class ResolvedLaw(NamedTuple):
         return self.functions[0].mean_squares(self.points.transform, self.points.slope)
 
 
-class _Two(NamedTuple):
-    """Two readouts, the resolvents of their covariances, and how much finer their directions are than by default."""
+class _Several(NamedTuple):
+    """Several readouts, resolvents of their covariances, and how much finer their directions are than by default."""
 
-    readouts: TwoReadouts
+    readouts: Readouts
     resolvents: Resolvents
     refine: float
 
@@ -538,7 +466,7 @@ def _beside(mean: float, z: Complex, transform: Complex) -> Complex:
 
 
 def _of_readouts(
-    law: DampedLaw | StretchedLaw, readouts: TwoReadouts, frame: Array, lowest: float
+    law: DampedLaw | StretchedLaw, readouts: Readouts, frame: Array, lowest: float
 ) -> Computation[Resolvents]:
     """Return the resolvents of sums of the covariances."""
     level = 10.0 ** np.linspace(max(lowest, _REPRODUCED[0]), _REPRODUCED[1], _AT_POINTS)
@@ -616,20 +544,33 @@ def vectors_rule(law: LawAtPoints, *, joint: bool, others: Others | None = None)
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 
-def two_readouts(step: StepStatistics, readout: Readout) -> TwoReadouts | None:
-    """Return the two readouts of nearly all neurons, or nothing if there are more or a step stretches no rows."""
-    if readout.kind == "gaussian" or step.curvature == 0:
+def diagonal_bounds(law: DampedLaw | StretchedLaw) -> DiagonalBounds:
+    """Return the bounds of the diagonals for the mean law of rows of several readouts."""
+    c = law.samples.spectrum.eigenvalue
+    # The derivative of a sign has no slope: then no row is stretched, and k and q are zero.
+    return DiagonalBounds(float(c.min()), float(c.max()), float(law.linear / law.root) if law.root else 0.0)
+
+
+def several_readouts(law: DampedLaw | StretchedLaw, step: StepStatistics, readout: Readout) -> Readouts | None:
+    """Return the readouts of nearly all neurons, or nothing if they are alike or a step stretches no rows.
+
+    The law is the mean law of the rows over all of them.
+    """
+    if step.curvature == 0:
         return None
-    values, shares = readout_values(readout)
+    values, share = hermite_rule(_GAUSSIAN) if readout.kind == "gaussian" else readout_values(readout)
     of_one = np.cumsum(np.diff(values, prepend=values[0]) > _ALIKE * np.abs(values).max())
-    share = np.asarray(np.bincount(of_one, shares), dtype=np.float64)
-    values, scale = np.bincount(of_one, shares * values) / share, math.sqrt(readout.second_moment)
-    part = share * np.square(values) / readout.second_moment
-    counted = (share > _HARDLY_ANY) | (part > _HARDLY_ANY)
-    if np.count_nonzero(counted) != 2:
+    whole = np.asarray(np.bincount(of_one, share), dtype=np.float64)
+    values, scale = np.bincount(of_one, share * values) / whole, math.sqrt(readout.second_moment)
+    part = whole * np.square(values) / readout.second_moment
+    counted = (whole > _HARDLY_ANY) | (part > _HARDLY_ANY)
+    if np.count_nonzero(counted) < 2:
         return None
-    values, share = values[counted], share[counted] / share[counted].sum()
-    return TwoReadouts(values / scale, share, step.own_stretch(values, values**2) / _own(step, readout))
+    values, share = values[counted], whole[counted] / whole[counted].sum()
+    own = np.asarray(step.own_stretch(values, values**2) / _own(step, readout))
+    if len(values) == 2:
+        return TwoReadouts(values / scale, share, own)
+    return ManyReadouts.of(values / scale, share, own, diagonal_bounds(law), turned=bool(law.root < 0))
 
 
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """Theory beside networks on correlated inputs after one step: ``python -m benchmarks.correlated_inputs``.
 
 A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is
-put beside all of them anew. ``--minutes`` ends it before all are measured.
+put beside all of them anew. ``--minutes`` ends it before all are measured. With ``--device cuda`` a graphics card draws the
+networks, and settings that are off are measured at the largest dimension, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ DIMENSION, SEEDS, ROUNDS = 300, 128, 3
 #: Settings whose test error is off by more than these per cent and standard errors are measured at this dimension too,
 #: unless an eigenvalue is larger than this share of the dimension.
 OFF, ERRORS, LARGER, LARGER_SEEDS, LARGEST = 2.0, 2.5, 600, 32, 1 / 30
+#: The dimension for which a card is needed, and its seeds.
+ON_A_CARD, CARD_SEEDS = 2400, range(900, 954)
 NAMES = ("spectrum", "teacher", "n_step_per_d", "readout", "activation", "link", "eta_over_sqrt_width", "damping")
+PARTS = ("rows", "damped", "larger", "largest")
 QUANTITIES = ("test_error", "train_error", "alignment")
 
 #: Names and laws, by how far they are from isotropic.
@@ -119,9 +123,11 @@ def problem(setting: dict[str, Any], d: int = DIMENSION) -> gs.Problem:
     )
 
 
-def measured(setting: dict[str, Any], seeds: int, d: int = DIMENSION) -> dict[str, Any]:
+def measured(
+    setting: dict[str, Any], seeds: int | range, d: int = DIMENSION, device: str | None = None
+) -> dict[str, Any]:
     """Measure one setting."""
-    network = gs.simulate(problem(setting, d), seeds=seeds)
+    network = gs.simulate(problem(setting, d), seeds=seeds, device=device)
     row: dict[str, Any] = {**setting, "d": d}
     # Without a step nothing is aligned.
     for name in QUANTITIES[: None if setting["eta_over_sqrt_width"] else 2]:
@@ -179,15 +185,20 @@ def main() -> None:
     """Measure what is not measured yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=math.inf)
-    end = time.monotonic() + 60 * parser.parse_args().minutes
+    parser.add_argument("--device", help="a card that draws the networks, such as cuda (default: the processor)")
+    options = parser.parse_args()
+    end, device = time.monotonic() + 60 * options.minutes, options.device
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    parts = {name: [compared(row) for row in known.get(name, [])] for name in ("rows", "damped", "larger")}
-    measure(parts, "rows", settings(), DIMENSION, SEEDS, end)
-    measure(parts, "damped", damped_settings(), DIMENSION, SEEDS, end)
+    parts = {name: [compared(row) for row in known.get(name, [])] for name in PARTS}
+    measure(parts, "rows", settings(), DIMENSION, SEEDS, end, device)
+    measure(parts, "damped", damped_settings(), DIMENSION, SEEDS, end, device)
     off = sorted(filter(is_off, parts["rows"] + parts["damped"]), key=lambda row: -abs(row["test_error"]["off"]))
     # Those that were off once are kept: what the larger dimension says of them is as true as before.
     asked = _distinct([{name: row[name] for name in NAMES} for row in parts["larger"] + off])
-    measure(parts, "larger", asked, LARGER, LARGER_SEEDS, end)
+    measure(parts, "larger", asked, LARGER, LARGER_SEEDS, end, device)
+    known_there = [{name: row[name] for name in NAMES} for row in parts["largest"]]
+    new = [{name: row[name] for name in NAMES} for row in off] if device is not None else []
+    measure(parts, "largest", _distinct(known_there + new), ON_A_CARD, CARD_SEEDS, end, device)
 
 
 def alike(row: dict[str, Any], setting: dict[str, Any]) -> bool:
@@ -196,7 +207,13 @@ def alike(row: dict[str, Any], setting: dict[str, Any]) -> bool:
 
 
 def measure(
-    parts: dict[str, list[dict[str, Any]]], name: str, asked: list[dict[str, Any]], d: int, seeds: int, end: float
+    parts: dict[str, list[dict[str, Any]]],
+    name: str,
+    asked: list[dict[str, Any]],
+    d: int,
+    seeds: int | range,
+    end: float,
+    device: str | None,
 ) -> None:
     """Measure the settings of a part that are not there, until the time is over; one without a prediction is left out.
 
@@ -215,17 +232,18 @@ def measure(
         except gs.GradstepError as refused:
             print(setting, refused, flush=True)
             continue
-        rows.append(compared(measured(setting, seeds, d)))
+        rows.append(compared(measured(setting, seeds, d, device)))
         write(parts)
         print(rows[-1], flush=True)
 
 
 def write(parts: dict[str, list[dict[str, Any]]]) -> None:
     """Write the results file, with what was found at first beside what was measured at the larger dimension."""
-    for row in parts["larger"]:
+    for row in parts["larger"] + parts["largest"]:
         row["at_first"] = next((r["test_error"] for r in parts["rows"] + parts["damped"] if alike(r, row)), None)
     about = {"command": "python -m benchmarks.correlated_inputs", "width": "4/3 d", "n": "7/3 d", "ridge": "d/60",
-             "noise": 0.2, "d": DIMENSION, "seeds": SEEDS, "larger": LARGER, "larger_seeds": LARGER_SEEDS}  # fmt: skip
+             "noise": 0.2, "d": DIMENSION, "seeds": SEEDS, "larger": LARGER, "larger_seeds": LARGER_SEEDS,
+             "largest": ON_A_CARD, "largest_seeds": len(CARD_SEEDS)}  # fmt: skip
     summaries = {"summary": summary(parts["rows"]), "damped_summary": summary(parts["damped"])}
     RESULTS.write_text(json.dumps({"settings": about, **summaries, **parts}, indent=1) + "\n", encoding="utf-8")
 

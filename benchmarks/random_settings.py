@@ -36,6 +36,8 @@ __all__ = ["problem", "setting", "summary"]
 
 #: Settings of all inputs, and how many more whose inputs have a power law.
 COUNT, STEEP = 200, 100
+#: Settings of all inputs that were drawn and measured when the equations were done, and the number of the first.
+FRESH, FIRST_FRESH = 400, 5000
 #: Exponents of these.
 EXPONENTS = (0.3, 0.8)
 #: Errors count whose standard error is less than this share of them.
@@ -89,10 +91,15 @@ STEPS = (((0.5, 0.2, 2.0), 0.6), ((0.25, 0.3, 4.0), 0.25), ((0.0, 0.3, 20.0), 0.
 Row = dict[str, Any]
 
 
+def kind_of(number: int) -> str:
+    """Return which settings a number is of: those of the first design, with power laws, or fresh."""
+    return "fresh" if number >= FIRST_FRESH else "steep" if number >= COUNT else "first"
+
+
 def setting(number: int, d: int) -> dict[str, Any]:
     """Return a setting as the arguments of a problem of this dimension: the same for every dimension.
 
-    From `COUNT` on the inputs have power laws of any exponent.
+    The `STEEP` settings from `COUNT` on have inputs with power laws of any exponent.
     """
     random = np.random.default_rng([77, number])
 
@@ -124,7 +131,7 @@ def setting(number: int, d: int) -> dict[str, Any]:
         "initial_weights": ("gaussian", "sphere")[random.integers(2)],
         "output_scale": output_scale,
     }
-    if number >= COUNT:
+    if kind_of(number) == "steep":
         found["inputs"] = gs.Inputs.power_law(round(float(random.uniform(*EXPONENTS)), 2), d=d)
     elif inputs == "power law":
         found["inputs"] = gs.Inputs.power_law(0.5, d=d)
@@ -230,6 +237,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steep", action="store_true", help="those whose inputs have a power law")
+    parser.add_argument("--fresh", action="store_true", help="those that were drawn when the equations were done")
     parser.add_argument("--theory", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -237,19 +245,20 @@ def main() -> None:
 
     def write() -> None:
         ordered = sorted(kept, key=lambda row: (row["number"], row["d"]))
-        settings = {"command": "python -m benchmarks.random_settings FILE", "settings": COUNT, "steep": STEEP}
+        command = "python -m benchmarks.random_settings FILE"
+        settings = {"command": command, "settings": COUNT, "steep": STEEP, "fresh": FRESH}
         told = [row for row in ordered if "theory" in row]
-        parts = ([row for row in told if (row["number"] >= COUNT) is steep] for steep in (False, True))
-        of_all, of_steep = map(summary, parts)
-        table = {"settings": settings, "summary": of_all, "steep": of_steep, "rows": ordered}
+        kinds = {"summary": "first", "steep": "steep", "fresh": "fresh"}
+        parts = {name: summary([row for row in told if kind_of(row["number"]) == kind]) for name, kind in kinds.items()}
+        table = {"settings": settings, **parts, "rows": ordered}
         write_whole(options.file, json.dumps(table, separators=(",", ":")).replace('{"number"', '\n{"number"') + "\n")
 
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         if not options.theory:
             done = {(row["number"], row["d"]) for row in kept}
             seeds = range(options.networks)
-            first, last = (COUNT, COUNT + STEEP) if options.steep else (0, COUNT)
-            for number in (n for n in range(first, last) if (n, options.size) not in done):
+            first, count = (COUNT, STEEP) if options.steep else (FIRST_FRESH, FRESH) if options.fresh else (0, COUNT)
+            for number in (n for n in range(first, first + count) if (n, options.size) not in done):
                 one = partial(measure, number, options.size, device=options.device)
                 kept.append(row(number, options.size, Sample.of(list(pool.map(one, seeds)))))
                 write()

@@ -5,19 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.hunt.sample import Sample
-from benchmarks.random_settings import COUNT, measure, row, setting, summary, theory
+from benchmarks.random_settings import COUNT, FIRST_FRESH, FRESH, STEEP, kind_of, measure, row, setting, summary, theory
 
 import gradstep as gs
 
 
 def test_a_setting_is_the_same_at_every_dimension() -> None:
-    for number in range(COUNT):
+    for number in (*range(COUNT), *range(FIRST_FRESH, FIRST_FRESH + FRESH)):
         small, large = (setting(number, d) for d in (200, 400))
         assert all(large[name] == 2 * small[name] for name in ("d", "width", "n", "n_step"))
         assert large["ridge"] == pytest.approx(2 * small["ridge"], rel=1e-6)
         # A problem is made, so that all values are allowed.
         one, other = gs.Problem(**small), gs.Problem(**large)
         assert (one.activation, one.teacher, one.readout) == (other.activation, other.teacher, other.readout)
+
+
+def test_fresh_settings_have_all_inputs_and_steep_ones_a_power_law() -> None:
+    kinds = {
+        kind: [n for n in (*range(COUNT + STEEP), FIRST_FRESH) if kind_of(n) == kind] for kind in ("steep", "fresh")
+    }
+    assert kinds["steep"] == list(range(COUNT, COUNT + STEEP))
+    assert all(len(setting(number, 60)["inputs"].eigenvalues) > 10 for number in kinds["steep"])
+    assert kinds["fresh"] == [FIRST_FRESH]
+    assert len({setting(n, 60).get("inputs") for n in range(FIRST_FRESH, FIRST_FRESH + 40)}) == 6
 
 
 def test_a_network_and_theory_have_the_same_errors_at_the_same_places() -> None:

@@ -1,8 +1,8 @@
 """Theory beside networks on correlated inputs after one step: ``python -m benchmarks.correlated_inputs``.
 
 A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is
-put beside all of them anew. ``--minutes`` ends it before all are measured. With ``--device cuda`` a graphics card draws the
-networks, and settings that are off are measured at the largest dimension, too.
+put beside all of them anew. ``--minutes`` ends it before all are measured. With ``--device cuda`` a graphics card draws
+the networks, and settings that are off are measured at the largest dimension, too.
 """
 
 from __future__ import annotations

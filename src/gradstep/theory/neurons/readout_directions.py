@@ -55,6 +55,8 @@ _PLAIN, _STRETCHED = 3, 4
 #: Combinations of the resolvents, over the largest one, that the directions for more than two readouts keep when most
 #: of them are left out. With 1e-7 errors of ten predictions change by less than 2e-4.
 _SPARSE = 1e-6
+#: Of so many points one is for products with other vectors, where directions are left out.
+_OF_OTHERS = 3
 #: Rounds of the active set for each direction, at most.
 _LEFT_OUT = 20
 #: Weight of the squares of the shares of places, beside the squares of relative errors. With a smaller one errors of a
@@ -429,9 +431,7 @@ def directions_of_vectors(
     # Two different vectors stand for both their orders.
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
     pairs = (overlap[:, first] * overlap[:, second] * twice).T
-    # Products with the other vectors are kept where directions are left out.
-    products = (overlap[:, :, None] * beside[:, None]).reshape(len(overlap), -1).T
-    rows, aim, kept_rows = [], [], [pairs, products]
+    rows, aim = [], []
     sums = zip(readouts.of_sums(eigenvalue, chosen), resolvents.between, readouts.importance, strict=True)
     for variance, resolved, important in sums:
         size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
@@ -439,13 +439,16 @@ def directions_of_vectors(
         turned = pairs / (variance - resolvents.points[:, None, None]) / scale[..., None]
         rows.append(important * turned.real.reshape(-1, len(variance)))
         aim.append(important * (resolved[:, first, second] * twice / scale).real.ravel())
-        kept_rows.append((products / (1 - variance / resolvents.points[:, None, None]).real).reshape(-1, len(variance)))
     cost *= square[:, None] + NOTHING
     terms = np.concatenate(rows)
     share = _nearest_shares(terms, np.concatenate(aim), _KEPT_ALONG * np.sqrt(square), cost.ravel())
     kept = share > _LEAST_SHARE
     if isinstance(readouts, ManyReadouts):
-        share = _sparse(np.concatenate([terms, *kept_rows]), np.where(kept, share, 0.0))
+        # Products with the other vectors are kept where directions are left out, in the mean over all readouts.
+        products = (overlap[:, :, None] * beside[:, None]).reshape(len(overlap), -1).T
+        near = 1 / (1 - eigenvalue / resolvents.points[::_OF_OTHERS, None, None].real)
+        of_others = (products * near).reshape(-1, len(share))
+        share = _sparse(np.concatenate([terms, pairs, products, of_others]), np.where(kept, share, 0.0))
         kept = share > 0
     scale = np.sqrt(share[kept])[:, None]
     return VectorDirections(

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from gradstep.errors import InvalidInput
 from gradstep.estimators.columns import Columns, check_dense, check_frame, check_names, check_numbers
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.metric import measure
+from gradstep.estimators.metric import Metric, measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
 from gradstep.estimators.parameters import Settings, check_memory, checked_eta
 from gradstep.estimators.rows import CHOICE_ROWS, Training
@@ -202,13 +202,13 @@ class OneStep(BaseEstimator):
         self.step_samples_, self.fit_samples_ = int(training.step_rows.sum()), int(training.fit_rows.sum())
         return training
 
-    def _take_step(self, training: Training) -> None:
-        """Choose the move where it is to be chosen, and take it."""
+    def _take_step(self, training: Training) -> Metric | None:
+        """Choose the move where it is to be chosen, and take it; return the metric of its rows if it was measured."""
         settings = training.settings
         self.step_errors_: StepErrors | None = None
         self.eta_, self.damping_, self.step_scale_, self.rounds_ = 0.0, math.inf, 0.0, 0
         if settings.eta == 0:
-            return
+            return None
         sample = training.sample()
         metric = measure(sample)
         move = Move(math.nan, settings.damping or math.inf)
@@ -225,7 +225,7 @@ class OneStep(BaseEstimator):
                 self._layer = self._initial = self._initial.smooth()
                 move = move._replace(smooth=False)
         if move == NO_STEP:
-            return
+            return metric
         if move.rounds:
             more = training.sample(min(REDRAW_ROWS, max(CHOICE_ROWS, _REDRAW_NUMBERS // sample.z.shape[1])))
             self._layer, self.rounds_ = redrawn_on(self._initial, more, more.step_rows, metric, move.rounds)
@@ -241,6 +241,7 @@ class OneStep(BaseEstimator):
         self.step_scale_ = metric.movement(self._initial.weights, self._layer.weights - self._initial.weights)
         if not math.isfinite(self.step_scale_):
             raise OutOfRange
+        return metric
 
     def _apply(self, X: Any, finish: Callable[[Host], Host]) -> Host:
         """Standardise X block by block, and stack what `finish` makes of the features."""

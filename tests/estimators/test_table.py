@@ -5,7 +5,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.estimators import table
-from gradstep.estimators.table import is_only_sliced, row_hashes, standardisation
+from gradstep.estimators.table import cell_hashes, is_only_sliced, row_hashes, standardisation
 
 MULTIPLIERS = np.array([3, 5, 7], dtype=np.uint64)
 
@@ -145,3 +145,39 @@ def test_the_index_of_a_series_does_not_matter(values, kind):
     if kind is not gs.OneStepFeatures:
         series = pd.Series(y, index=labels)
         assert str(other.diagnose(values, series, **fitted)) == str(usual.diagnose(values, y, weights))
+
+
+def test_rows_of_a_common_input_with_several_targets_are_observations_of_their_own():
+    random = np.random.default_rng(0)
+    hashes = np.arange(200, dtype=np.uint64)
+    hashes[:9], hashes[12:30], hashes[30:48] = 1000, 2000, 3000
+    targets = random.standard_normal((200, 1))
+    targets[12:30] = 7.0  # copies
+    targets[30:33] = 5.0  # three rows that agree in everything
+    found = cell_hashes(hashes, targets, np.ones(200))
+    assert len(np.unique(found[30:48])) == 18
+    np.testing.assert_array_equal(np.delete(found, np.s_[30:48]), np.delete(hashes, np.s_[30:48]))
+    order = random.permutation(200)
+    again = cell_hashes(hashes[order], targets[order], np.ones(200))
+    np.testing.assert_array_equal(np.sort(again), np.sort(found))
+    # Nine rows are too few, and so is less than a twentieth of them.
+    for rows, total in ((9, 60), (12, 300)):
+        hashes = np.maximum(np.arange(total, dtype=np.uint64), np.uint64(rows - 1))
+        np.testing.assert_array_equal(cell_hashes(hashes, random.standard_normal((total, 1)), np.ones(total)), hashes)
+
+
+def test_left_out_errors_where_many_rows_have_no_values_are_those_of_fresh_rows():
+    def draw(random, n):
+        X, empty = random.standard_normal((n, 4)), random.random(n) < 0.4
+        y = np.where(empty, 3.0, np.tanh(2 * X[:, 0])) + 0.3 * random.standard_normal(n)
+        return np.where(empty[:, None], np.nan, X), y
+
+    left_out, fresh = [], []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        (X, y), (new, targets) = draw(random, 120), draw(random, 4000)
+        model = gs.OneStepRegressor(width=64, eta=0.0, random_state=seed).fit(X, y)
+        left_out.append(model.ridge_errors_.min() * y.var())
+        fresh.append(np.mean((targets - model.predict(new)) ** 2))
+    difference = np.subtract(left_out, fresh)
+    assert abs(difference.mean()) < 3 * difference.std(ddof=1) / np.sqrt(12) < 0.03

@@ -47,6 +47,13 @@ def test_columns_of_any_size(values, size):
     np.testing.assert_allclose(scaled(values / 1e3 * size), plain(values), atol=1e-9)
 
 
+def test_the_smallest_number_may_stand_for_a_missing_one(values):
+    values[::10, 0] = np.finfo(np.float64).min
+    z = standardisation(values, np.ones(40))(values)  # nothing even warns
+    assert len(np.unique(z[:, 0])) == 2
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-12)
+
+
 def test_columns_that_do_not_vary_are_left_out(values):
     values[:, 1] = 0.1 + np.arange(40) % 2 * 1e-17
     values[:, 2] = 1e16 + np.arange(40) % 2 * 2.0  # one unit in the last place

@@ -17,7 +17,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gradstep.errors import InvalidInput
-from gradstep.estimators.columns import Columns, check_dense, check_frame, check_names, check_numbers
+from gradstep.estimators.columns import (
+    Columns,
+    check_dense,
+    check_frame,
+    check_names,
+    check_numbers,
+    check_unmasked,
+    refuse_dates,
+)
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import Metric, measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
@@ -115,23 +123,24 @@ class OneStep(BaseEstimator):
         Categorical columns of a data frame become columns of zeros and ones.
         """
         check_dense(X)
+        check_unmasked("X", X)
         check_names(X)
         if reset:
             self._columns = Columns.of(X)
         else:
             check_numbers(X, self._columns.numbers if self._columns is not None else None)
-        if self._columns is not None:
-            check_frame(X)
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            return self._columns(X)
-        if is_only_sliced(X):
+        if self._columns is not None or is_only_sliced(X):
+            if self._columns is not None:
+                check_frame(X)
             validate_data(self, X, skip_check_array=True, reset=reset)
             if X.shape[0] < 1 + reset or X.shape[1] < 1:
                 raise ValueError(
                     f"Found array with shape {X.shape} while a minimum of {1 + reset} sample(s) and 1 feature(s) is "
                     f"required by {type(self).__name__}."
                 )
-            return X
+            return X if self._columns is None else self._columns(X)
+        if getattr(getattr(X, "dtype", None), "kind", "") in "mMO":
+            refuse_dates("X", np.asarray(X))
         return validate_data(
             self,
             X,

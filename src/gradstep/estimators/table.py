@@ -191,8 +191,9 @@ def standardisation(inputs: Any, weights: Array, *, clip: bool = True) -> Standa
     scale, bounds = np.full(d, np.inf), (np.full(d, -np.inf), np.full(d, np.inf))
     scale[varying] = size * deviation
     if clip:
-        for end, near in zip(bounds, (low, high), strict=True):
-            end[varying] = middle + size * near
+        with np.errstate(over="ignore"):  # beyond an infinite bound there is nothing to clip
+            for end, near in zip(bounds, (low, high), strict=True):
+                end[varying] = middle + size * near
     gaps = np.flatnonzero((missing > 0) & (present > 0))
     return Standardisation(centre, scale, *bounds, gaps, missing[gaps] / weights.sum())
 

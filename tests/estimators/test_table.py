@@ -5,7 +5,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.estimators import table
-from gradstep.estimators.table import cell_hashes, is_only_sliced, row_hashes, standardisation
+from gradstep.estimators.table import cell_hashes, has_factors_only, is_only_sliced, row_hashes, standardisation
 
 MULTIPLIERS = np.array([3, 5, 7], dtype=np.uint64)
 
@@ -161,16 +161,33 @@ def test_rows_of_a_common_input_with_several_targets_are_observations_of_their_o
     targets = random.standard_normal((200, 1))
     targets[12:30] = 7.0  # copies
     targets[30:33] = 5.0  # three rows that agree in everything
-    found = cell_hashes(hashes, targets, np.ones(200))
+    found = cell_hashes(hashes, targets, np.ones(200), lambda: False)
     assert len(np.unique(found[30:48])) == 18
     np.testing.assert_array_equal(np.delete(found, np.s_[30:48]), np.delete(hashes, np.s_[30:48]))
     order = random.permutation(200)
-    again = cell_hashes(hashes[order], targets[order], np.ones(200))
+    again = cell_hashes(hashes[order], targets[order], np.ones(200), lambda: False)
     np.testing.assert_array_equal(np.sort(again), np.sort(found))
     # Nine rows are too few, and so is less than a twentieth of them.
     for rows, total in ((9, 60), (12, 300)):
         hashes = np.maximum(np.arange(total, dtype=np.uint64), np.uint64(rows - 1))
-        np.testing.assert_array_equal(cell_hashes(hashes, random.standard_normal((total, 1)), np.ones(total)), hashes)
+        targets = random.standard_normal((total, 1))
+        np.testing.assert_array_equal(cell_hashes(hashes, targets, np.ones(total), lambda: False), hashes)
+    # New rows have the levels of a factor, however many there are.
+    assert len(np.unique(cell_hashes(hashes, targets, np.ones(300), lambda: True))) == 300
+
+
+def test_columns_of_two_values_are_those_of_factors(values, monkeypatch):
+    monkeypatch.setattr(table, "BLOCK_BYTES", 1)  # 16 rows at a time
+    columns, weights = np.arange(3), np.ones(40)
+    assert not has_factors_only(values, weights, columns)
+    two = np.where(values > np.median(values, axis=0), 7.0, -3.0)
+    two[::5, 0] = np.nan
+    assert has_factors_only(two, weights, columns)
+    two[35, 1] = 0.0
+    assert not has_factors_only(two, weights, columns)
+    assert has_factors_only(two, weights, np.array([0, 2]))
+    weights[35] = 0
+    assert has_factors_only(two, weights, columns)
 
 
 def test_left_out_errors_where_many_rows_have_no_values_are_those_of_fresh_rows():

@@ -36,6 +36,7 @@ from gradstep.estimators.table import (
     Standardisation,
     Table,
     cell_hashes,
+    has_factors_only,
     is_only_sliced,
     rows_per_block,
     standardisation,
@@ -178,7 +179,8 @@ class OneStep(BaseEstimator):
             random = check_random_state(self.random_state)
             self._multipliers = random.randint(2**62, size=len(columns), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
-        hashes = cell_hashes(table_hashes(X, columns, self._multipliers), targets, weights)
+        hashes = table_hashes(X, columns, self._multipliers)
+        hashes = cell_hashes(hashes, targets, weights, lambda: has_factors_only(X, weights, standard.varying))
         y, centre, scale = standardised_targets(targets, weights)
         table = Table(X, y, weights, standard, rows_per_block(max(settings.width, X.shape[1])))
         step = fit = weights > 0

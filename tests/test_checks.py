@@ -195,3 +195,10 @@ def test_truth_values_and_text_are_no_numbers(check: Any, value: Any) -> None:
 
 def test_truth_values_may_be_data() -> None:
     assert finite("y", [True, False]).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("check", [positive, nonnegative, finite])
+@pytest.mark.parametrize("value", [np.array([5], "M8[D]"), np.array([5], "m8[s]"), np.ma.masked_greater([1.0, 2.0], 1)])
+def test_dates_and_masked_values_are_no_numbers(check: Any, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"x: got .*; allowed: numbers, "):
+        check("x", value)

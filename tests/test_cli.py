@@ -12,6 +12,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -1128,6 +1129,25 @@ def test_a_table_that_cannot_be_used_is_one_message_that_names_the_column(
     told = result.stderr[result.stderr.rindex("error: ") :]  # after progress
     assert message(told).startswith(f"error: {said}")
     assert "Traceback" not in result.stderr
+
+
+def test_decimals_of_a_database_are_a_target_of_numbers(people: Path) -> None:
+    table = pd.read_csv(people)[["height", "speed"]].round(1)
+    documents = []
+    for kind in (float, lambda number: Decimal(str(number))):
+        table.assign(speed=table["speed"].map(kind)).to_parquet(people.with_suffix(".parquet"))
+        options = ["--target", "speed", "--width", "8", "--n", "90"]
+        documents.append(run_json("learn", str(people.with_suffix(".parquet")), *options))
+    assert not documents[1]["classes"]
+    assert documents[1]["models"] == documents[0]["models"]
+
+
+@pytest.mark.parametrize(("value", "said"), [([1, 2], "lists or records"), (pd.Timestamp(0), "dates or durations")])
+def test_a_target_of_neither_numbers_nor_classes_is_told(value: Any, said: str, people: Path) -> None:
+    pd.read_csv(people).assign(speed=[value] * 90).to_parquet(people.with_suffix(".parquet"))
+    result = run("learn", str(people.with_suffix(".parquet")), "--target", "speed")
+    assert result.exit_code == 2
+    assert message(result.stderr).startswith(f"error: target: got \"Column 'speed' holds {said}")
 
 
 @pytest.mark.parametrize(

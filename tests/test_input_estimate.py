@@ -84,6 +84,21 @@ def test_rotations_shifts_and_scales_change_nothing() -> None:
     assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
 
 
+@pytest.mark.parametrize("exponent", [900, 20, -40, -900])
+def test_labels_of_any_size_have_the_same_law(exponent: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((60, 5))
+    y, unit = 0.5 + np.tanh(x[:, 0]) + 0.1 * random.standard_normal(60), 2.0**exponent
+    plain, scaled = gs.Inputs.from_data(x, y), gs.Inputs.from_data(x, unit * y)
+    assert scaled.teacher == plain.teacher
+    assert scaled.teacher_error == plain.teacher_error
+    for name in ("coefficients", "coefficient_error", "noise", "noise_error"):
+        np.testing.assert_array_equal(getattr(scaled, name), unit * np.array(getattr(plain, name)))
+    first, *others = scaled.link.split()  # the constant, and the terms after it
+    assert float(first) == unit * plain.coefficients[0]
+    assert len(others) == len(plain.link.split()) - 1
+
+
 def test_an_estimate_is_a_law_for_problems_and_its_link_a_teacher() -> None:
     x, y = table(0, np.arange(1, 31.0) ** -0.7, np.full(30, 1 / 30), 300)
     law = gs.Inputs.from_data(x, y)

@@ -180,7 +180,7 @@ def nonnegative(field: str, value: ArrayLike, *, infinite: bool = False) -> Arra
 
 def finite(field: str, value: ArrayLike) -> Array:
     """Return one number or several as an array of floats, all of them finite; of data, truth values are 0 and 1."""
-    return _floats(field, value, "finite", lambda array: array == array, refused="c")
+    return _floats(field, value, "finite", lambda array: array == array, refused="cmM")
 
 
 def _floats(
@@ -189,17 +189,19 @@ def _floats(
     allowed: str,
     within: Callable[[Array], NDArray[np.bool_]],
     infinite: bool = False,
-    refused: str = "bcSU",
+    refused: str = "bcmMSU",
 ) -> Array:
     """Return a value as floats, at least one, that are `within` what is allowed, and finite unless `infinite`.
 
-    `refused` are NumPy's letters for types that it would make floats of, such as truth values and text.
+    `refused` are NumPy's letters for types that it would make floats of, such as truth values, dates and text. Arrays
+    that mask some of their values are refused, too.
     """
     import numpy as np
 
     try:
         given = np.asarray(value)
-        array = None if given.dtype.kind in refused else np.asarray(given, dtype=np.float64)
+        masked = hasattr(value, "mask") and np.ma.is_masked(value)  # loading this part of NumPy takes a while
+        array = None if masked or given.dtype.kind in refused else np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         array = None
     if array is None:

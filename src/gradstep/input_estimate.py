@@ -100,7 +100,8 @@ class EstimatedInputs(Inputs):
         """
         if not self.coefficients:
             raise InvalidInput("y", None, "labels that linear predictions follow: there is no link without")
-        terms = [f"{self.coefficients[0]!r}"] if abs(self.coefficients[0]) > _ROUNDING else []
+        told = abs(self.coefficients[0]) > _ROUNDING * max(map(abs, self.coefficients))
+        terms = [f"{self.coefficients[0]!r}"] if told else []
         for degree in (1, *_told(self.coefficients, self.coefficient_error)):
             terms.append(f"{self.coefficients[degree] / math.sqrt(math.factorial(degree))!r}*H{degree}")
         return " + ".join(terms).replace("+ -", "- ")
@@ -149,7 +150,7 @@ class _Signal(NamedTuple):
 
 def estimate(X: ArrayLike, y: ArrayLike | None, classes: int, seed: int) -> EstimatedInputs:
     """Estimate the law of the inputs of a table; see `gradstep.Inputs.from_data`."""
-    x, labels = _table(X, y)
+    x, labels, unit = _table(X, y)
     classes, seed = integer("classes", classes, 1, 1000), chosen_seed(seed)
     d, blocks = x.shape[1], np.random.default_rng(seed).permutation(len(x)) % _BLOCKS
     kept = [blocks != block for block in range(_BLOCKS)]
@@ -167,14 +168,23 @@ def estimate(X: ArrayLike, y: ArrayLike | None, classes: int, seed: int) -> Esti
         # A part that may not be negative may be zero with every block left out, and look as if it were known.
         spread = _jackknife([part.free / (part.classes.sum() or 1.0) for part in signals])
         errors["teacher_error"] = tuple(min(error, _UNKNOWN) for error in spread)
-        errors |= _link(x, labels, signal, signals, eigenvalues, kept)
+        found = _link(x, labels, signal, signals, eigenvalues, kept)
+        errors |= {name: value if name == "alignment" else _times(unit, value) for name, value in found.items()}
     for name, value in errors.items():
         object.__setattr__(made, name, value)
     return made
 
 
-def _table(X: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array | None]:
-    """Return centred rows of which the variances are one in the mean, and the labels."""
+def _times(unit: float, value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    """Return one number or several in another unit."""
+    return unit * value if isinstance(value, float) else tuple(unit * each for each in value)
+
+
+def _table(X: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array | None, float]:
+    """Return centred rows of which the variances are one in the mean, the labels, and their unit.
+
+    The unit is a power of two, so that squares of labels neither overflow nor vanish, and no label is rounded.
+    """
     x = finite("X", X)
     if x.ndim != 2 or x.shape[0] < 2 * _BLOCKS or x.shape[1] < 2:
         raise InvalidInput("X", f"shape {x.shape}", f"shape (rows, d) with at least {2 * _BLOCKS} rows and d >= 2")
@@ -185,11 +195,12 @@ def _table(X: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array | None]:
     x /= largest  # before squares are taken, which overflow
     x /= math.sqrt(float((x**2).mean()))
     if y is None:
-        return x, None
+        return x, None, 1.0
     labels = finite("y", y)
     if labels.shape != x.shape[:1]:
         raise InvalidInput("y", f"shape {labels.shape}", f"one number for each of the {len(x)} rows")
-    return x, labels
+    unit = 2.0 ** (np.frexp(np.abs(labels).max())[1] - 1)
+    return x, labels / unit, float(unit)
 
 
 def _spectrum(x: Array) -> _Spectrum:
@@ -276,7 +287,7 @@ def _jackknife(parts: list[Array]) -> tuple[float, ...]:
 
 def _link(
     x: Array, y: Array, whole: _Signal, parts: list[_Signal], eigenvalues: Array, kept: list[NDArray[np.bool_]]
-) -> dict[str, object]:
+) -> dict[str, float | tuple[float, ...]]:
     """Return Hermite coefficients along the index that ridge regression finds, seen through its alignment."""
     scores = np.zeros(len(y))
     for part, own in zip(parts, kept, strict=True):

@@ -591,3 +591,25 @@ def test_flags_of_numpy_are_flags():
     flags = {"sample_split": np.bool_(True)}
     same = gs.OneStepRegressor(width=10, n_steps=1, random_state=0, **flags).fit(X, X[:, 0])
     np.testing.assert_array_equal(plain.predict(X), same.predict(X))
+
+
+@pytest.mark.parametrize(("n", "seed"), [(40, 2), (40, 3), (60, 4), (200, 2)])
+def test_columns_of_equal_content_share_their_importance(n, seed):
+    random = np.random.default_rng(seed)
+    x, other = random.standard_normal((2, n))
+    X, y = np.column_stack([x, x, other]), x + 0.3 * random.standard_normal(n)
+    model = gs.OneStepRegressor(width=32, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.feature_importances_[0], model.feature_importances_[1], rtol=1e-9)
+    # Rounding does not decide either whether the difference of both columns varies.
+    order = random.permutation(n)
+    errors, again = (model.diagnose(X[rows], y[rows]).importance_errors for rows in (np.arange(n), order))
+    np.testing.assert_allclose(again, errors, rtol=1e-6)
+
+
+@pytest.mark.parametrize("given", [{}, {"eta": 0.0}, {"sample_split": True}])
+def test_directions_lie_where_the_rows_vary(given):
+    X = np.random.default_rng(0).standard_normal((30, 80))
+    model = gs.OneStepRegressor(width=64, random_state=0, **given).fit(X, np.tanh(2 * X[:, 0]))
+    centred = (X - X.mean(axis=0)) / X.std(axis=0)
+    within = np.linalg.qr(centred.T)[0]
+    np.testing.assert_allclose(model.directions_ @ within @ within.T, model.directions_, atol=1e-9)

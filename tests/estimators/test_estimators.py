@@ -318,8 +318,8 @@ def test_data_that_cannot_be_used():
         gs.OneStepClassifier(width=5).fit(X, pandas.Series(["a", "b", None, "a", "b"] * 2, dtype="string"))
 
 
-@pytest.mark.parametrize("levels", [2, pytest.param(3, marks=pytest.mark.statistical), 12])
-def test_a_factor_with_few_levels_is_predicted_by_its_means(levels):
+@pytest.mark.parametrize("levels", [2, pytest.param(3, marks=pytest.mark.statistical), 12, 30])
+def test_a_factor_is_predicted_by_its_means(levels):
     """New rows have the same levels, and leaving out all rows of one would tell nothing about them."""
     random = np.random.default_rng(0)
     level = random.integers(0, levels, 400)

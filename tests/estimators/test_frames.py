@@ -148,6 +148,45 @@ def test_dates_are_refused(frame, day):
             estimator.fit(table, day)
 
 
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[D]", object])
+def test_dates_in_an_array_are_refused(kind):
+    days = np.arange(40).reshape(20, 2).astype("M8[D]" if kind is object else kind).astype(kind)
+    with pytest.raises(ValueError, match="X holds dates or durations"):
+        gs.OneStepRegressor(8).fit(days, np.arange(20.0))
+
+
+def test_masked_values_are_refused():
+    X, y = np.random.default_rng(0).standard_normal((2, 40))
+    X, masked = X[:, None], np.ma.masked_array(y, mask=y > 1)
+    plain = gs.OneStepRegressor(8, random_state=0).fit(X, y)
+    for estimator, labels in (
+        (gs.OneStepRegressor(8), masked),
+        (gs.OneStepFeatures(8), masked),
+        (gs.OneStepClassifier(8), masked > 0),
+    ):
+        with pytest.raises(TypeError, match="y is a masked array"):
+            estimator.fit(X, labels)
+    with pytest.raises(TypeError, match="X is a masked array"):
+        plain.predict(masked[:, None])
+    np.testing.assert_array_equal(plain.predict(np.ma.masked_array(X)), plain.predict(X))
+
+
+def test_missing_and_unknown_labels_of_a_later_table_are_refused(frame):
+    table, y = frame
+    model = gs.OneStepClassifier(8, random_state=0).fit(table, np.where(y > 0, "up", "down"))
+    with pytest.raises(ValueError, match="missing labels"):
+        model.link(table, ["up", None] * 120)
+    with pytest.raises(ValueError, match=r"not in the fit: \[1, 'left'\]"):
+        model.link(table, np.array(["up", 1, "left", 1] * 60, dtype=object))
+
+
+def test_one_row_is_refused_with_categories_too(frame):
+    table, y = frame
+    for X in (table[:1], table[["size"]][:1]):
+        with pytest.raises(ValueError, match="minimum of 2"):
+            gs.OneStepRegressor(8).fit(X, y[:1])
+
+
 def test_text_is_no_target_of_a_regressor(frame):
     table, y = frame
     for labels in (np.where(y > 0, "up", "down"), pd.Series(np.where(y > 0, "up", "down"), dtype="category")):

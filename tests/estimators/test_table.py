@@ -5,7 +5,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.estimators import table
-from gradstep.estimators.table import is_only_sliced, row_hashes, standardisation
+from gradstep.estimators.table import cell_hashes, has_factors_only, is_only_sliced, row_hashes, standardisation
 
 MULTIPLIERS = np.array([3, 5, 7], dtype=np.uint64)
 
@@ -45,6 +45,13 @@ def test_columns_of_any_size(values, size):
     plain = standardisation(values, np.ones(40))
     scaled = standardisation(values / 1e3 * size, np.ones(40))
     np.testing.assert_allclose(scaled(values / 1e3 * size), plain(values), atol=1e-9)
+
+
+def test_the_smallest_number_may_stand_for_a_missing_one(values):
+    values[::10, 0] = np.finfo(np.float64).min
+    z = standardisation(values, np.ones(40))(values)  # nothing even warns
+    assert len(np.unique(z[:, 0])) == 2
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-12)
 
 
 def test_columns_that_do_not_vary_are_left_out(values):
@@ -145,3 +152,56 @@ def test_the_index_of_a_series_does_not_matter(values, kind):
     if kind is not gs.OneStepFeatures:
         series = pd.Series(y, index=labels)
         assert str(other.diagnose(values, series, **fitted)) == str(usual.diagnose(values, y, weights))
+
+
+def test_rows_of_a_common_input_with_several_targets_are_observations_of_their_own():
+    random = np.random.default_rng(0)
+    hashes = np.arange(200, dtype=np.uint64)
+    hashes[:9], hashes[12:30], hashes[30:48] = 1000, 2000, 3000
+    targets = random.standard_normal((200, 1))
+    targets[12:30] = 7.0  # copies
+    targets[30:33] = 5.0  # three rows that agree in everything
+    found = cell_hashes(hashes, targets, np.ones(200), lambda: False)
+    assert len(np.unique(found[30:48])) == 18
+    np.testing.assert_array_equal(np.delete(found, np.s_[30:48]), np.delete(hashes, np.s_[30:48]))
+    order = random.permutation(200)
+    again = cell_hashes(hashes[order], targets[order], np.ones(200), lambda: False)
+    np.testing.assert_array_equal(np.sort(again), np.sort(found))
+    # Nine rows are too few, and so is less than a twentieth of them.
+    for rows, total in ((9, 60), (12, 300)):
+        hashes = np.maximum(np.arange(total, dtype=np.uint64), np.uint64(rows - 1))
+        targets = random.standard_normal((total, 1))
+        np.testing.assert_array_equal(cell_hashes(hashes, targets, np.ones(total), lambda: False), hashes)
+    # New rows have the levels of a factor, however many there are.
+    assert len(np.unique(cell_hashes(hashes, targets, np.ones(300), lambda: True))) == 300
+
+
+def test_columns_of_two_values_are_those_of_factors(values, monkeypatch):
+    monkeypatch.setattr(table, "BLOCK_BYTES", 1)  # 16 rows at a time
+    columns, weights = np.arange(3), np.ones(40)
+    assert not has_factors_only(values, weights, columns)
+    two = np.where(values > np.median(values, axis=0), 7.0, -3.0)
+    two[::5, 0] = np.nan
+    assert has_factors_only(two, weights, columns)
+    two[35, 1] = 0.0
+    assert not has_factors_only(two, weights, columns)
+    assert has_factors_only(two, weights, np.array([0, 2]))
+    weights[35] = 0
+    assert has_factors_only(two, weights, columns)
+
+
+def test_left_out_errors_where_many_rows_have_no_values_are_those_of_fresh_rows():
+    def draw(random, n):
+        X, empty = random.standard_normal((n, 4)), random.random(n) < 0.4
+        y = np.where(empty, 3.0, np.tanh(2 * X[:, 0])) + 0.3 * random.standard_normal(n)
+        return np.where(empty[:, None], np.nan, X), y
+
+    left_out, fresh = [], []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        (X, y), (new, targets) = draw(random, 120), draw(random, 4000)
+        model = gs.OneStepRegressor(width=64, eta=0.0, random_state=seed).fit(X, y)
+        left_out.append(model.ridge_errors_.min() * y.var())
+        fresh.append(np.mean((targets - model.predict(new)) ** 2))
+    difference = np.subtract(left_out, fresh)
+    assert abs(difference.mean()) < 3 * difference.std(ddof=1) / np.sqrt(12) < 0.03

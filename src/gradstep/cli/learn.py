@@ -64,8 +64,9 @@ def read_table(path: Path) -> Any:
 def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     """Return the inputs of a data frame, without the columns to drop, and its target.
 
-    Raises `InvalidInput` on names that no column has, a target that is dropped or has missing values, infinite numbers,
-    and few rows.
+    Numbers of any kind, such as the decimals of a database, are floats in the target. Raises `InvalidInput` on names
+    that no column has, a target that is dropped, has missing values or is neither numbers nor classes, infinite
+    numbers, and few rows.
     """
     frame = frame.rename(columns=str)
     for field, name in (("target", target), *(("drop", name) for name in drop)):
@@ -81,8 +82,15 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     for name, column in (*X.items(), (target, y)):
         if column.dtype.kind == "f" and column.abs().max() == inf:
             raise InvalidInput("table", f"infinite values in {name!r}", "finite numbers: remove these rows")
+    from gradstep.estimators.columns import is_categorical
     from gradstep.estimators.score_curve import FEWEST_ROWS
 
+    try:
+        text = is_categorical(y)
+    except ValueError as error:
+        raise InvalidInput("target", str(error), "a column of numbers or classes") from None
+    if y.dtype.kind == "O" and not text and not set(map(type, y)) <= {bool}:
+        y = y.astype(float)
     if len(y) < FEWEST_ROWS:
         rows = f"{len(y)} row{'s' * (len(y) != 1)}"
         raise InvalidInput("table", rows, f"at least {FEWEST_ROWS} rows for a learning curve")

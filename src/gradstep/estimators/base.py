@@ -17,9 +17,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gradstep.errors import InvalidInput
-from gradstep.estimators.columns import Columns, check_dense, check_frame, check_names, check_numbers
+from gradstep.estimators.columns import (
+    Columns,
+    check_dense,
+    check_frame,
+    check_names,
+    check_numbers,
+    check_unmasked,
+    refuse_dates,
+)
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.metric import measure
+from gradstep.estimators.metric import Metric, measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
 from gradstep.estimators.parameters import Settings, check_memory, checked_eta
 from gradstep.estimators.rows import CHOICE_ROWS, Training
@@ -28,6 +36,7 @@ from gradstep.estimators.table import (
     Standardisation,
     Table,
     cell_hashes,
+    has_factors_only,
     is_only_sliced,
     rows_per_block,
     standardisation,
@@ -115,23 +124,24 @@ class OneStep(BaseEstimator):
         Categorical columns of a data frame become columns of zeros and ones.
         """
         check_dense(X)
+        check_unmasked("X", X)
         check_names(X)
         if reset:
             self._columns = Columns.of(X)
         else:
             check_numbers(X, self._columns.numbers if self._columns is not None else None)
-        if self._columns is not None:
-            check_frame(X)
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            return self._columns(X)
-        if is_only_sliced(X):
+        if self._columns is not None or is_only_sliced(X):
+            if self._columns is not None:
+                check_frame(X)
             validate_data(self, X, skip_check_array=True, reset=reset)
             if X.shape[0] < 1 + reset or X.shape[1] < 1:
                 raise ValueError(
                     f"Found array with shape {X.shape} while a minimum of {1 + reset} sample(s) and 1 feature(s) is "
                     f"required by {type(self).__name__}."
                 )
-            return X
+            return X if self._columns is None else self._columns(X)
+        if getattr(getattr(X, "dtype", None), "kind", "") in "mMO":
+            refuse_dates("X", np.asarray(X))
         return validate_data(
             self,
             X,
@@ -169,7 +179,8 @@ class OneStep(BaseEstimator):
             random = check_random_state(self.random_state)
             self._multipliers = random.randint(2**62, size=len(columns), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
-        hashes = cell_hashes(table_hashes(X, columns, self._multipliers), targets, weights)
+        hashes = table_hashes(X, columns, self._multipliers)
+        hashes = cell_hashes(hashes, targets, weights, lambda: has_factors_only(X, weights, standard.varying))
         y, centre, scale = standardised_targets(targets, weights)
         table = Table(X, y, weights, standard, rows_per_block(max(settings.width, X.shape[1])))
         step = fit = weights > 0
@@ -202,13 +213,13 @@ class OneStep(BaseEstimator):
         self.step_samples_, self.fit_samples_ = int(training.step_rows.sum()), int(training.fit_rows.sum())
         return training
 
-    def _take_step(self, training: Training) -> None:
-        """Choose the move where it is to be chosen, and take it."""
+    def _take_step(self, training: Training) -> Metric | None:
+        """Choose the move where it is to be chosen, and take it; return the metric of its rows if it was measured."""
         settings = training.settings
         self.step_errors_: StepErrors | None = None
         self.eta_, self.damping_, self.step_scale_, self.rounds_ = 0.0, math.inf, 0.0, 0
         if settings.eta == 0:
-            return
+            return None
         sample = training.sample()
         metric = measure(sample)
         move = Move(math.nan, settings.damping or math.inf)
@@ -225,7 +236,7 @@ class OneStep(BaseEstimator):
                 self._layer = self._initial = self._initial.smooth()
                 move = move._replace(smooth=False)
         if move == NO_STEP:
-            return
+            return metric
         if move.rounds:
             more = training.sample(min(REDRAW_ROWS, max(CHOICE_ROWS, _REDRAW_NUMBERS // sample.z.shape[1])))
             self._layer, self.rounds_ = redrawn_on(self._initial, more, more.step_rows, metric, move.rounds)
@@ -241,6 +252,7 @@ class OneStep(BaseEstimator):
         self.step_scale_ = metric.movement(self._initial.weights, self._layer.weights - self._initial.weights)
         if not math.isfinite(self.step_scale_):
             raise OutOfRange
+        return metric
 
     def _apply(self, X: Any, finish: Callable[[Host], Host]) -> Host:
         """Standardise X block by block, and stack what `finish` makes of the features."""

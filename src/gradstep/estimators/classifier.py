@@ -14,7 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from gradstep.estimators.readout import LeftOutRows, OneStepReadout
-from gradstep.estimators.targets import class_targets, codes
+from gradstep.estimators.targets import check_labels, class_targets, codes
 
 __all__ = ["OneStepClassifier"]
 
@@ -108,10 +108,12 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):
         self.logit_scale_ = _likeliest(targets[left.rows] - left.residuals, targets[left.rows] > 0, left)
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
+        check_labels(y)
         labels = column_or_1d(y)
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
-            raise ValueError(f"y contains labels that were not in the fit: {np.unique(labels[unknown])}.")
+            several = list(dict.fromkeys(labels[unknown].tolist()))
+            raise ValueError(f"y contains labels that were not in the fit: {several}.")
         return codes(labels, self.classes_)
 
     def _weights_of_fit(self, X: Any, y: Any, sample_weight: Any) -> Any:

@@ -21,6 +21,7 @@ __all__ = [
     "check_frame",
     "check_names",
     "check_numbers",
+    "check_unmasked",
     "is_categorical",
     "is_number",
     "refuse_dates",
@@ -48,6 +49,18 @@ def check_dense(X: Any) -> None:
         raise TypeError("A lazy frame was passed for X, whose rows are read several times: use X.collect().")
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         raise TypeError("A table of Arrow was passed for X: use X.to_pandas(), or polars.from_arrow(X).")
+
+
+def check_unmasked(name: str, values: Any) -> None:
+    """Refuse a masked array that masks some of its values: NumPy would read what is behind the mask.
+
+    Raises `TypeError`.
+    """
+    if np.ma.is_masked(values):
+        raise TypeError(
+            f"{name} is a masked array, whose masked values would be read like the others: fill them, for example with "
+            "X.filled(np.nan), or leave their rows out."
+        )
 
 
 def check_names(X: Any) -> None:

@@ -112,6 +112,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOu
     Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
     does not matter, and a weight does exactly what repeating the row would do. In a table of at most 20 different
     inputs, with ten or more rows for each on average, every row is an observation of its own: new rows are like them.
+    So are rows with one input and different targets, if they are a twentieth of the table, and ten at least. Neither
+    twenty nor a twentieth matters where each column has two values, as those of categories have.
 
     Examples
     --------

@@ -27,8 +27,11 @@ Host = NDArray[np.float64]
 _SIDE = 2048
 """Where there are more rows and more inputs than this, the second moment is that of this many distinct rows."""
 
-_RANK = 1e-8
-"""Directions whose root mean square is smaller than this times the largest count as directions without variance."""
+_RANK = 1e-6
+"""Directions whose root mean square is smaller than this times the largest count as directions without variance.
+
+The root of an eigenvalue that is zero but for rounding is a few 1e-8 in a small table, and some 1e-7 in a large one.
+"""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from gradstep.estimators.base import OneStep
 from gradstep.estimators.diagnosis import Diagnosis, diagnose
 from gradstep.estimators.learned import Learned, LearnedLink
 from gradstep.estimators.link import binned, fit_link, normal_scores
+from gradstep.estimators.metric import Metric, measure
 from gradstep.estimators.moves import average_gradients, gradient_rows
 from gradstep.estimators.parameters import Settings
 from gradstep.estimators.refits import Model
@@ -119,9 +120,9 @@ class OneStepReadout(OneStep):
             weights = self._weights_of_fit(table, y, sample_weight)
             training = self._training(table, targets, weights, settings, readout=True)
             with self._in_range():
-                self._take_step(training)
+                metric = self._take_step(training)
                 coefficients, intercept = self._fit_readout(training)
-            self.learned_ = self._learn(training, coefficients)
+            self.learned_ = self._learn(training, coefficients, metric)
         self.coef_: Host = (coefficients * training.scale).T
         self.intercept_: Any = training.centre + intercept * training.scale
         self._finish(y, targets)
@@ -172,11 +173,17 @@ class OneStepReadout(OneStep):
         self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])
         return ridge.fitted(best)
 
-    def _learn(self, training: Training, coefficients: Host) -> Learned:
-        """Find the directions and columns along which the network varies, on some of the rows."""
+    def _learn(self, training: Training, coefficients: Host, metric: Metric | None) -> Learned:
+        """Find the directions and columns along which the network varies, on some of the rows.
+
+        Only directions in which the inputs vary count: the slopes of the network along the others are those of its
+        draw. The metric is that of the step's rows, or None if it has not been measured.
+        """
+        if metric is None or training.settings.split:  # all rows are to tell in which directions the inputs vary
+            some = training.sample()
+            metric = measure(replace(some, step_rows=np.ones(len(some.z), dtype=bool)))
         sample = training.sample(gradient_rows(coefficients.shape[1]))
-        gradients = average_gradients(self._layer, coefficients, sample)
-        gradients = gradients * np.any(sample.z, axis=0)  # columns without a value here have slopes that no row tells
+        gradients = metric.resolved(average_gradients(self._layer, coefficients, sample))
         return Learned.of(gradients, *self._column_names())
 
     def _column_names(self) -> tuple[list[str], list[str], NDArray[np.intp]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ __all__ = [
     "Standardisation",
     "Table",
     "cell_hashes",
+    "has_factors_only",
     "is_only_sliced",
     "observations",
     "row_hashes",
@@ -27,7 +28,7 @@ __all__ = [
 BLOCK_BYTES = 2**25
 """Features, or inputs, held at a time."""
 
-#: Different inputs up to which a table is one of cells, and rows for each of them from which it is.
+#: Cells of a table of numbers at most, and rows of a cell at least.
 _CELLS, _ROWS_PER_CELL = 20, 10
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -191,8 +192,9 @@ def standardisation(inputs: Any, weights: Array, *, clip: bool = True) -> Standa
     scale, bounds = np.full(d, np.inf), (np.full(d, -np.inf), np.full(d, np.inf))
     scale[varying] = size * deviation
     if clip:
-        for end, near in zip(bounds, (low, high), strict=True):
-            end[varying] = middle + size * near
+        with np.errstate(over="ignore"):  # beyond an infinite bound there is nothing to clip
+            for end, near in zip(bounds, (low, high), strict=True):
+                end[varying] = middle + size * near
     gaps = np.flatnonzero((missing > 0) & (present > 0))
     return Standardisation(centre, scale, *bounds, gaps, missing[gaps] / weights.sum())
 
@@ -246,23 +248,54 @@ def observations(hashes: NDArray[np.uint64], targets: Array) -> int:
     return len(np.unique(hashes ^ row_hashes(targets, odd)))
 
 
-def cell_hashes(hashes: NDArray[np.uint64], targets: Array, weights: Array) -> NDArray[np.uint64]:
-    """Return hashes of rows as observations: those of the inputs, unless the table has a few cells with many rows each.
+def has_factors_only(inputs: Any, weights: Array, columns: NDArray[np.intp]) -> bool:
+    """Return whether each of some columns has two values at most, as those of categories have, where none is missing.
 
-    Copies of a row are left out together, since a copy of it would predict it. Where all rows have one of a few
-    different inputs, such as the levels of a factor, a fit without all rows of a level knows nothing of it, while new
-    rows have the same levels. There every row is an observation of its own; rows that agree in everything are numbered,
-    so that the order of the rows makes no difference.
+    Most tables of numbers have a third one in the first rows, and are not read further.
     """
-    counted = weights > 0
-    cells = len(np.unique(hashes[counted]))
-    if cells > _CELLS or int(counted.sum()) < _ROWS_PER_CELL * cells:
-        return hashes
+    known = [np.empty(0)] * len(columns)
+    for part, block in raw_blocks(inputs, rows_per_block(inputs.shape[1])):
+        present = _weighted(block, weights[part])[0]
+        for place, column in enumerate(columns):
+            values = present[:, column]
+            known[place] = np.unique(np.append(known[place], values[~np.isnan(values)]))
+            if len(known[place]) > 2:
+                return False
+    return True
+
+
+def cell_hashes(
+    hashes: NDArray[np.uint64], targets: Array, weights: Array, factors: Callable[[], bool]
+) -> NDArray[np.uint64]:
+    """Return hashes of rows as observations: those of the inputs, but one for each row of a cell.
+
+    Copies of a row are left out together, since a copy of it would predict it. Where many rows with different targets
+    have one input, such as a level of a factor or a row without any values, it is a cell: a fit without all of its rows
+    knows nothing of it, while new rows have the same input. There every row is an observation of its own; rows that
+    agree in everything are numbered, so that the order of the rows makes no difference.
+
+    An input is a cell if it has a twentieth of the rows, and ten of them, with several targets. If a table has twenty
+    inputs at most, with ten rows for each on average, all of them are. More inputs may be groups, of which new rows
+    have others (schools with one row for each pupil), unless all columns are those of `factors`: new rows have the same
+    levels, and neither a twentieth nor twenty matters. This is only asked if an input has ten rows.
+    """
+    counted = np.flatnonzero(weights > 0)
+    inputs, first, place, rows = np.unique(hashes[counted], return_index=True, return_inverse=True, return_counts=True)
     odd = 2 * np.arange(targets.shape[1] + 1, dtype=np.uint64) + np.uint64(3)
+    if not (rows >= _ROWS_PER_CELL).any():
+        return hashes
+    most = np.inf if factors() else _CELLS
+    if len(inputs) <= most and len(counted) >= _ROWS_PER_CELL * len(inputs):
+        single = np.ones(len(hashes), dtype=bool)
+    else:
+        labels = row_hashes(targets[counted], odd[1:])
+        several = np.bincount(place, labels != labels[first][place]) > 0
+        cells = several & (rows >= max(_ROWS_PER_CELL, len(counted) / most))
+        single = np.isin(hashes, inputs[cells])
     keys = hashes ^ row_hashes(np.column_stack([targets, weights]), odd)
     order = np.argsort(keys, kind="stable")
-    first = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])
-    place = np.arange(len(keys))
+    start = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])
+    nth = np.arange(len(keys))
     number = np.empty(len(keys))
-    number[order] = place - np.maximum.accumulate(np.where(first, place, 0))
-    return keys ^ row_hashes(number[:, None], odd[:1])
+    number[order] = nth - np.maximum.accumulate(np.where(start, nth, 0))
+    return np.where(single, keys ^ row_hashes(number[:, None], odd[:1]), hashes)

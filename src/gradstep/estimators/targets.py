@@ -10,9 +10,9 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from gradstep.estimators.columns import is_missing, is_number, refuse_dates
+from gradstep.estimators.columns import check_unmasked, is_missing, is_number, refuse_dates
 
-__all__ = ["class_targets", "codes", "mistaken", "number_targets", "target_matrix"]
+__all__ = ["check_labels", "class_targets", "codes", "mistaken", "number_targets", "target_matrix"]
 
 
 def codes(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
@@ -24,19 +24,28 @@ def codes(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
 def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Return the sorted classes of labels, shape (n,), and their `codes`.
 
-    Raises `ValueError` if `y` holds no classes, or more than one label a row.
+    Raises `ValueError` if `y` holds no classes, or more than one label a row, and `TypeError` as `check_labels`.
     """
-    labels = np.asarray(y)
-    if labels.dtype.kind in "fc":
-        assert_all_finite(y, input_name="y")
-    if labels.dtype.kind == "O" and any(map(is_missing, labels.flat)):
-        raise ValueError("Input y contains missing labels.")
-    if not labels.size:
+    check_labels(y)
+    if not np.asarray(y).size:
         raise ValueError("Input y is empty.")
     check_classification_targets(y)
     encoder = LabelEncoder()
     places = encoder.fit_transform(column_or_1d(y, warn=True))
     return encoder.classes_, codes(places, np.arange(len(encoder.classes_)))
+
+
+def check_labels(y: Any) -> None:
+    """Refuse labels some of which are missing.
+
+    Raises `ValueError`, and `TypeError` if they are masked.
+    """
+    check_unmasked("y", y)
+    labels = np.asarray(y)
+    if labels.dtype.kind in "fc":
+        assert_all_finite(y, input_name="y")
+    if labels.dtype.kind == "O" and any(map(is_missing, labels.flat)):
+        raise ValueError("Input y contains missing labels.")
 
 
 def mistaken(outputs: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -49,8 +58,9 @@ def mistaken(outputs: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArra
 def number_targets(y: Any) -> NDArray[np.float64]:
     """Return finite numbers as a matrix (n, outputs).
 
-    Raises `ValueError` if `y` holds anything else, such as text or dates.
+    Raises `ValueError` if `y` holds anything else, such as text or dates, and `TypeError` if some are masked.
     """
+    check_unmasked("y", y)
     values = np.asarray(y)
     refuse_dates("y", values)
     try:
@@ -65,6 +75,7 @@ def number_targets(y: Any) -> NDArray[np.float64]:
 
 def target_matrix(y: Any) -> NDArray[np.float64]:
     """Return numbers as they are, and text and truth values as `class_targets`."""
+    check_unmasked("y", y)
     values = np.asarray(y)
     refuse_dates("y", values)
     if values.dtype.kind == "O":

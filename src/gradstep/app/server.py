@@ -38,7 +38,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradstep.app.connections import KEEP_ALIVE, LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
-from gradstep.checks import integer
+from gradstep.checks import integer, worker_count
 from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.plain import plain
@@ -237,7 +237,8 @@ class _Service:
 
     def __init__(self, workers: int | None) -> None:
         cores = available_cores()
-        self._theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
+        curves = min(cores, _MOST_THEORY) if workers is None else worker_count(workers)
+        self._theory = Workers(curves, limit=_CURVE_LIMIT)
         # Work that takes seconds yields to curves.
         self._studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT)
         self._networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)

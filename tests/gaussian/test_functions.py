@@ -213,9 +213,11 @@ def test_refuses_functions_that_write_into_their_argument():
         scalar_function(lambda x: np.clip(x, 0, None, out=x))
 
 
-def test_refuses_infinite_kinks():
-    with pytest.raises(InvalidInput):
-        ScalarFunction.from_callable(np.tanh, kinks=(math.inf,))
+@pytest.mark.parametrize("kinks", [(math.inf,), ("a",), (10**400,), 3, None])
+def test_refuses_what_is_no_place_of_a_kink(kinks):
+    with pytest.raises(InvalidInput) as caught:
+        ScalarFunction.from_callable(np.tanh, kinks=kinks)
+    assert caught.value.field == "kinks"
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "silu", "mish", "sqrt(1+x**2)", "x/(4+x**2)"])

@@ -13,6 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from gradstep.checks import real
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import structure
 from gradstep.gaussian.elementary import ELEMENTARY, Parity
@@ -172,9 +173,10 @@ class ScalarFunction:
         label = name or getattr(function, "__name__", None) or type(function).__name__
         _check_values(function, label)
         _check_elementwise(function, label)
-        declared = tuple(sorted({float(kink) for kink in kinks}))
-        if not all(map(math.isfinite, declared)):
-            raise InvalidInput("kinks", kinks, "finite numbers")
+        try:
+            declared = tuple(sorted({real("kinks", kink, within=math.isfinite) for kink in kinks}))
+        except (TypeError, ValueError):
+            raise InvalidInput("kinks", kinks, "a tuple of finite numbers") from None
         found = declared
         # The second look is for what the edges of the first hid.
         for shift in (0.0, _SHIFT):

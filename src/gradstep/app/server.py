@@ -237,8 +237,7 @@ class _Service:
 
     def __init__(self, workers: int | None) -> None:
         cores = available_cores()
-        curves = min(cores, _MOST_THEORY) if workers is None else worker_count(workers)
-        self._theory = Workers(curves, limit=_CURVE_LIMIT)
+        self._theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
         # Work that takes seconds yields to curves.
         self._studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT)
         self._networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
@@ -445,9 +444,11 @@ def serve(
     Raises
     ------
     InvalidInput
-        If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
+        If the address cannot be listened on, or stands for all addresses: the page is answered under its own only. On a
+        bad number of workers.
     """
     port = integer("port", port, 0, 65535)
+    workers = None if workers is None else worker_count(workers)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # A socket may hold back the second part of an answer until the browser has acknowledged the first, for 40 ms.
     # asyncio turns this off, but only for sockets that were made with TCP as their named protocol.

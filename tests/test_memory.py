@@ -159,8 +159,8 @@ def test_points_of_a_curve_do_not_hold_their_laws_all_at_once(damping):
 
 def test_a_card_has_its_own_memory_and_no_month():
     with pytest.raises(InvalidInput, match=r"width: got 9; .*\(d = 5 and width = 9 need 4 GiB of 2 GiB\)"):
-        check_fits(9, 4.0 * 2**30, "d = 5", 2.0 * 2**30)
-    check_fits(9, 2.0 * 2**30, "d = 5", 2.0 * 2**30)
+        check_fits("width", 9, 4.0 * 2**30, "d = 5", 2.0 * 2**30)
+    check_fits("width", 9, 2.0 * 2**30, "d = 5", 2.0 * 2**30)
     large = Sizes(d=4000, width=4000, n_step=8000, n=8000, ridge=1.0)
     _check_size(large, 1e9)
     with pytest.raises(InvalidInput, match=r"GiB of 0\.0931 GiB"):

@@ -163,6 +163,9 @@ def test_learned_is_smooth_and_right_between_the_nodes():
         assert np.abs(np.diff(rough.learned(grid), 2)).max() < 1e-4 * scale
     assert rough.learned([[0.0], [50.0]]).shape == (2, 1)
     assert float(rough.learned(50.0)) == pytest.approx(float(rough.curve.learned[-1]), rel=1e-12)
+    for projections in ("1.0", None, [[1.0], [1.0, 2.0]], 10**400):
+        with pytest.raises(gs.InvalidInput, match="kappa"):
+            rough.learned(projections)
 
 
 def test_the_figure_of_a_prediction_shows_teacher_and_network():

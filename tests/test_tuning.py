@@ -385,6 +385,7 @@ def test_damping_with_ridge_and_step_is_better_than_without():
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (2, 1)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (0, 1)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": "low"}}),
+        ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (1, 10**400)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (1, math.inf)}}),
         ("bounds of eta", {}, {"over": "eta", "bounds": {"eta": (0, math.inf)}}),
         ("bounds of split", {}, {"over": "split", "bounds": {"split": (1, 100)}}),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the command line shows its help without NumPy
 __all__ = [
     "LARGEST_NUMBER",
     "MOST_SEEDS",
+    "MOST_STEPS",
     "bounded",
     "chosen_seed",
     "finite",
@@ -39,12 +40,17 @@ __all__ = [
     "read_number",
     "real",
     "size",
+    "worker_count",
 ]
 
 #: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
 LARGEST_NUMBER = 1e30
 #: Networks of one problem: more are a slip of the pen, and their seeds alone would fill the memory.
 MOST_SEEDS = 1_000_000
+#: Steps of one training: those of the smallest networks take minutes then, and more never seem to end.
+MOST_STEPS = 1_000_000
+#: Processes that may be asked for: far more than a machine has cores.
+_MOST_WORKERS = 4096
 #: Sizes are 64-bit integers wherever they are stored.
 _LARGEST_SIZE = 4 * 10**18
 
@@ -103,6 +109,11 @@ def size(field: str, value: object, minimum: int = 1, *, also: str = "") -> int:
     if whole > _LARGEST_SIZE:
         raise InvalidInput(field, value, f"{allowed}, at most {_LARGEST_SIZE:g}")
     return whole
+
+
+def worker_count(value: object) -> int:
+    """Return a number of worker processes."""
+    return integer("workers", value, 1, _MOST_WORKERS)
 
 
 def real(

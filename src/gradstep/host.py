@@ -1,17 +1,20 @@
-"""Differences between array libraries: how to get a NumPy array, to set a diagonal, and to catch PyTorch's errors."""
+"""Differences between array libraries: how to get arrays of NumPy, to set a diagonal, and to catch PyTorch's errors."""
 
 from __future__ import annotations
 
+import numbers
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, is_torch_array
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["detached", "host_errors", "set_diagonal", "to_host"]
+from gradstep.errors import InvalidInput
+
+__all__ = ["as_floats", "detached", "host_errors", "set_diagonal", "to_host"]
 
 #: Rows of the blocks along a diagonal, which are small enough for the processor's cache.
 _TILE = 256
@@ -25,6 +28,24 @@ def detached(values: Any) -> Any:
 def to_host(values: Any) -> NDArray[np.float64]:
     """Return values of any array library, on any device, as a NumPy array in double precision."""
     return np.asarray(detached(values), dtype=np.float64)
+
+
+def as_floats(field: str, values: Any) -> Any:
+    """Return an array of floats as it is; numbers, lists and other arrays of NumPy become arrays in double precision.
+
+    Arrays of other libraries are returned as they are. Raises `InvalidInput` on what is no array of real numbers, such
+    as text; the field is for its message.
+    """
+    if is_array_api_obj(values) and not isinstance(values, np.ndarray | np.generic):
+        return values
+    try:
+        given = values if isinstance(values, np.ndarray) else np.asarray(values)
+        kind = given.dtype.kind
+        if kind in "biuf" or (kind == "O" and all(isinstance(value, numbers.Number) for value in given.flat)):
+            return given if kind == "f" and given is values else given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):  # ragged lists, and whole numbers beyond all floats
+        pass
+    raise InvalidInput(field, values, "real numbers")
 
 
 def set_diagonal(matrix: Any, values: ArrayLike) -> None:

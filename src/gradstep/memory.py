@@ -96,16 +96,16 @@ def remembered(most: float, size: Callable[[_T], float]) -> Callable[[_Function[
     return lambda function: Remembered(function, most, size)
 
 
-def check_fits(width: int, needed: float, sizes: str, available: float | None = None) -> None:
-    """Refuse a width for which the largest arrays do not fit in memory together.
+def check_fits(field: str, value: int, needed: float, sizes: str, available: float | None = None) -> None:
+    """Refuse a size, such as a width, for which the largest arrays do not fit in memory together.
 
     The arrays need `needed` bytes of those `available`, by default those of the machine. `sizes` says in words what the
-    memory is for. Raises `InvalidInput`.
+    memory is for, beside the field. Raises `InvalidInput`.
     """
     available = _of_machine() if available is None else available
     if needed > available:
         share = f"{needed / 2**30:.3g} GiB of {available / 2**30:.3g} GiB"
-        raise InvalidInput("width", width, f"sizes that fit in memory ({sizes} and width = {width} need {share})")
+        raise InvalidInput(field, value, f"sizes that fit in memory ({sizes} and {field} = {value} need {share})")
 
 
 def _of_machine() -> float:

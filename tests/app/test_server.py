@@ -951,6 +951,12 @@ def test_ports_are_numbers_of_ports(port):
         serve(port=port, browser=False)
 
 
+@pytest.mark.parametrize("workers", [0, -1, 1e20, "2", True])
+def test_a_bad_number_of_workers_is_named_before_anything_is_listened_on(workers):
+    with pytest.raises(InvalidInput, match="workers"):
+        serve(workers=workers, browser=False)
+
+
 def test_an_address_of_another_machine_is_named():
     with pytest.raises(InvalidInput) as raised:
         serve(host="192.0.2.1", browser=False)  # reserved for documentation

@@ -86,6 +86,14 @@ def test_numpy_kinds(name, method):
     np.testing.assert_array_equal(X, before)
 
 
+@pytest.mark.parametrize("x", ["1.0", ["1.0"], None, [None], 1j, [[1], [1, 2]], 10**400, np.array(["a"]), {}])
+@pytest.mark.parametrize("method", ["__call__", "derivative"])
+def test_what_is_no_array_of_numbers_is_refused(method, x):
+    with pytest.raises(InvalidInput) as caught:
+        getattr(REGISTERED["tanh"], method)(x)
+    assert caught.value.field == "x"
+
+
 def test_large_arrays_are_evaluated_in_blocks_with_the_same_result():
     x = np.random.default_rng(1).normal(size=(3, 100_001))
     for name in ("tanh", "silu", "tanh(x) + 0.3*x**2"):
@@ -205,9 +213,11 @@ def test_refuses_functions_that_write_into_their_argument():
         scalar_function(lambda x: np.clip(x, 0, None, out=x))
 
 
-def test_refuses_infinite_kinks():
-    with pytest.raises(InvalidInput):
-        ScalarFunction.from_callable(np.tanh, kinks=(math.inf,))
+@pytest.mark.parametrize("kinks", [(math.inf,), ("a",), (10**400,), 3, None])
+def test_refuses_what_is_no_place_of_a_kink(kinks):
+    with pytest.raises(InvalidInput) as caught:
+        ScalarFunction.from_callable(np.tanh, kinks=kinks)
+    assert caught.value.field == "kinks"
 
 
 @pytest.mark.parametrize("name", ["tanh", "sigmoid", "silu", "mish", "sqrt(1+x**2)", "x/(4+x**2)"])

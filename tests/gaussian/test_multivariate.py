@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, scalar_function
@@ -71,6 +72,17 @@ def test_refusals_name_the_token(formula, token):
     with pytest.raises(InvalidInput) as caught:
         function_of(formula)
     assert caught.value.value == token
+
+
+@pytest.mark.parametrize("x", ["ab", [["1", "2"]], None, 1.0, [1.0, 2.0, 3.0], [[1.0], [2.0]], [[1, 2], [1]]])
+def test_what_is_no_array_of_its_variables_is_refused(x):
+    with pytest.raises(InvalidInput) as caught:
+        function_of("x1*x2")(x)
+    assert caught.value.field == "x"
+
+
+def test_lists_of_numbers_are_arrays():
+    assert_allclose(function_of("x1*x2")([[1, 2], [3, 4]]), [2, 12])
 
 
 def test_functions_of_one_variable_have_no_numbered_ones():

@@ -274,6 +274,19 @@ def test_wrong_classes_at_the_size_of_the_pool_are_those_left_out(rows, outputs)
     assert "classification_error" in found.to_frame()
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_wrong_classes_do_not_depend_on_the_places_of_the_rows(rows, outputs):
+    features, targets, weights = rows(60, 12, outputs)
+    classes = np.sign(targets) if outputs == 1 else np.eye(3)[targets.argmax(axis=1)]
+    order = np.random.default_rng(4).permutation(60)
+    found, mixed = (
+        gs.learning_curve(features[each], classes[each], n=[30, 45], ridge=2.0, sample_weight=weights[each])
+        for each in (np.arange(60), order)
+    )
+    np.testing.assert_allclose(mixed.classification_error, found.classification_error, rtol=1e-6)
+    np.testing.assert_allclose(mixed.classification_standard_error, found.classification_standard_error, rtol=1e-6)
+
+
 def test_other_targets_have_no_classes(curve):
     assert curve.classification_error is None
     assert "classification_error" not in curve.to_frame()

@@ -230,6 +230,7 @@ def test_compare_with_expected_fits() -> None:
     [
         (lambda: gs.Network(BASE, 0).learning_curve(0), "n"),
         (lambda: gs.Network(BASE, 0).learning_curve([10.5]), "n"),
+        (lambda: gs.Network(BASE, 0).learning_curve([5, 10**9]), "n"),
         (lambda: gs.Network(BASE, 0).learning_curve(ridge=-1.0), "ridge"),
         (lambda: gs.Network(BASE, 0).learning_curve(tolerance=0.0), "tolerance"),
         (lambda: gs.Network(BASE, 0).learning_curve(pool=0), "pool"),

@@ -176,6 +176,29 @@ def test_any_direction_gives_the_same_risk() -> None:
     assert_allclose(network.risk(readout, along=np.eye(30)[3]).test_error, found.test_error, rtol=1e-6)
 
 
+def test_one_readout_has_one_sampled_risk() -> None:
+    network, readout = gs.Network(small(), 0), np.linspace(-1, 1, 9)
+    several = network.sampled_risk(np.stack([readout, 2 * readout], axis=1), 500)
+    for one, each in zip(network.sampled_risk(readout, 500), several, strict=True):
+        assert one.shape == ()
+        assert_allclose(one, each[0], rtol=1e-13)
+
+
+@pytest.mark.parametrize("teacher", ["sin", "relu(x - 20)"])
+def test_training_that_moves_nothing_leaves_a_network_to_be_measured(teacher: str) -> None:
+    # A sign has no slope; of the other all outputs and labels are zero, and so is the gradient.
+    activation = "sign" if teacher == "sin" else "relu(x - 30)"
+    network = gs.Network(small(activation=activation, teacher=teacher, noise=0.0), 1)
+    trained, readout = network.train(2), np.ones(9)
+    assert_array_equal(trained.after, network.before)
+    assert_allclose(trained.risk(readout).test_error, network.initial.risk(readout).test_error, rtol=1e-9)
+    assert_array_equal(trained.spike.direction, network.spike.direction)
+    assert trained.spike.strength == 0
+    assert math.isnan(trained.spike.alignment) == (teacher != "sin")
+    assert math.isfinite(trained.weight_spectrum().leading[0].gradient_overlap)
+    assert all(np.isfinite(each.sample_overlap).all() for each in trained.feature_spectrum().leading)
+
+
 def test_simulate_measures_these_networks() -> None:
     measured = gs.simulate(small(), [3, 11], ridge=[0.1, 2.0])
     for place, seed in enumerate((3, 11)):
@@ -313,6 +336,13 @@ def test_bad_options_are_refused_by_name(field: str, options: dict[str, Any]) ->
         ("loss", lambda network: network.fit_convex(loss="cubic")),
         ("labels", lambda network: network.fit_convex(loss="hinge")),
         ("readouts", lambda network: network.risk(np.ones(7))),
+        ("readouts", lambda network: network.risk([[1, 2], [1]])),
+        ("readouts", lambda network: network.risk(np.ones((9, 0)))),
+        ("readouts", lambda network: network.risk(["1"] * 9)),
+        ("readouts", lambda network: network.risk([None] * 9)),
+        ("readouts", lambda network: network.sampled_risk(np.full(9, math.inf), 10)),
+        ("along", lambda network: network.risk(np.ones(9), along=2 * np.eye(7)[0])),
+        ("along", lambda network: network.risk(np.ones(9), along=np.full(7, math.nan))),
         ("tolerance", lambda network: network.risk(np.ones(9), tolerance=0.0)),
         ("rows", lambda network: network.test_data(0)),
         ("inputs", lambda network: network.features(np.ones((3, 9)))),

@@ -232,6 +232,7 @@ def test_inputs_may_be_rotated(name: str) -> None:
     [
         ({"steps": 0}, "steps"),
         ({"steps": 1.5}, "steps"),
+        ({"steps": 1e20}, "steps"),
         ({"fresh": 1}, "fresh"),
         ({"optimiser": "sgd"}, "optimiser"),
         ({"basis": "mine"}, "basis"),

@@ -131,7 +131,7 @@ def test_a_task_can_call_nothing_but_the_package(measure):
         Task(measure, {}, 0).run()
 
 
-@pytest.mark.parametrize("workers", [0, -1, True, 1.5])
+@pytest.mark.parametrize("workers", [0, -1, True, 1.5, 1e20])
 def test_bad_number_of_workers_is_named_before_any_work(tmp_path, workers):
     with pytest.raises(InvalidInput, match="workers"):
         execute(some(), Store(tmp_path / "never"), workers=workers)

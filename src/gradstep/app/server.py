@@ -38,7 +38,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradstep.app.connections import KEEP_ALIVE, LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
-from gradstep.checks import integer
+from gradstep.checks import integer, worker_count
 from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.plain import plain
@@ -444,9 +444,11 @@ def serve(
     Raises
     ------
     InvalidInput
-        If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
+        If the address cannot be listened on, or stands for all addresses: the page is answered under its own only. On a
+        bad number of workers.
     """
     port = integer("port", port, 0, 65535)
+    workers = None if workers is None else worker_count(workers)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # A socket may hold back the second part of an answer until the browser has acknowledged the first, for 40 ms.
     # asyncio turns this off, but only for sockets that were made with TCP as their named protocol.

@@ -130,4 +130,4 @@ def _check_size(sizes: Sizes[int], card: float | None) -> None:
     if card is None and (total := step + fit) > _MOST_OPERATIONS:
         allowed = f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {total:.1e})"
         raise InvalidInput(*(("n_step", n_step) if step >= fit else ("n", n)), allowed)
-    check_fits(width, needed, f"d = {d}", card)
+    check_fits("width", width, needed, f"d = {d}", card)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gradstep.checks import bounded, integer, is_infinite, real
+from gradstep.checks import bounded, integer, is_infinite, real, size
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.memory import check_fits
@@ -88,7 +88,7 @@ def checked_eta(value: Any, width: int) -> float | None:
 def checked_width(value: Any, rows: int, distinct: int | None = None) -> int:
     """Return a number of neurons; ``"auto"`` is 512, 1024 or 2048 by the number of distinct rows, by default all."""
     if not _is_auto(value):
-        return integer("width", value, 1, allowed="'auto' or an integer >= 1")
+        return size("width", value, also=" or 'auto'")
     (width, most), several = _WIDTHS, rows if distinct is None else distinct
     # The power of two next to twice the number of rows, as long as the products allow it.
     while width < most and 2 * width < 2 * several * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
@@ -120,4 +120,4 @@ def check_memory(width: int, inputs: int, outputs: int, rows: int) -> None:
     # The first layer before and after the step with its gradient, and its readout; then features, centred features and
     # their projections where there are fewer rows than neurons, otherwise the scatter matrix with its factors.
     needed = 8.0 * width * (3 * inputs + outputs + 3 * min(rows, width))
-    check_fits(width, needed, f"{rows} rows, {inputs} inputs" if rows else f"{inputs} inputs")
+    check_fits("width", width, needed, f"{rows} rows, {inputs} inputs" if rows else f"{inputs} inputs")

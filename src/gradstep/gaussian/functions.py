@@ -10,15 +10,17 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from gradstep.checks import real
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import structure
 from gradstep.gaussian.elementary import ELEMENTARY, Parity
 from gradstep.gaussian.expression import Apply, Expression, Variable, compile_expression, differentiate, text
 from gradstep.gaussian.formula import parse
 from gradstep.gaussian.panels import Panels, resolved_panels
+from gradstep.host import as_floats
 
 __all__ = ["REGISTERED", "ScalarFunction", "scalar_function"]
 
@@ -35,15 +37,6 @@ _LOCATED = 1e-5
 # Central difference of order eight: weights of f(x + k h) - f(x - k h), k = 1..4.
 _DIFFERENCE_WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
 _PROBE: NDArray[np.float64] = np.concatenate([np.linspace(-36.0, 36.0, 2881), np.linspace(-1.0, 1.0, 401) / math.pi])
-
-
-def _prepare(x: Any) -> Any:
-    """Return `x` as an array of floats; Python numbers, lists and integer NumPy arrays become float64 arrays."""
-    if isinstance(x, np.ndarray):
-        return x if x.dtype.kind == "f" else x.astype(np.float64)
-    if is_array_api_obj(x) and not isinstance(x, np.generic):
-        return x
-    return np.asarray(x, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +82,13 @@ class ScalarFunction:
         -------
         array
             Same kind, shape and precision as `x`.
+
+        Raises
+        ------
+        InvalidInput
+            On what is no array of real numbers, such as text.
         """
-        return self._evaluate(self.value, _prepare(x))
+        return self._evaluate(self.value, as_floats("x", x))
 
     def derivative(self, x: Any) -> Any:
         """Return f'(x) elementwise, like `__call__`.
@@ -102,8 +100,13 @@ class ScalarFunction:
         ----------
         x : array_like or array
             Array of any shape, of any library that follows the array API.
+
+        Raises
+        ------
+        InvalidInput
+            As `__call__`.
         """
-        return self._evaluate(self.slope, _prepare(x))
+        return self._evaluate(self.slope, as_floats("x", x))
 
     def _evaluate(self, kernel: Callable[[Any], Any], x: Any) -> Any:
         """Evaluate large NumPy arrays in blocks, so that intermediate results stay in the cache."""
@@ -170,9 +173,10 @@ class ScalarFunction:
         label = name or getattr(function, "__name__", None) or type(function).__name__
         _check_values(function, label)
         _check_elementwise(function, label)
-        declared = tuple(sorted({float(kink) for kink in kinks}))
-        if not all(map(math.isfinite, declared)):
-            raise InvalidInput("kinks", kinks, "finite numbers")
+        try:
+            declared = tuple(sorted({real("kinks", kink, within=math.isfinite) for kink in kinks}))
+        except (TypeError, ValueError):
+            raise InvalidInput("kinks", kinks, "a tuple of finite numbers") from None
         found = declared
         # The second look is for what the edges of the first hid.
         for shift in (0.0, _SHIFT):

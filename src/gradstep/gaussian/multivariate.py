@@ -16,6 +16,7 @@ from gradstep.gaussian.expression import compile_expression, text, variables
 from gradstep.gaussian.formula import MAXIMUM_INPUTS, parse
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.quadrature import hermite_rule
+from gradstep.host import as_floats
 
 __all__ = ["MultivariateFunction", "function_of"]
 
@@ -45,7 +46,13 @@ class MultivariateFunction:
     value: Callable[[Any], Any] = field(repr=False)
 
     def __call__(self, x: Any) -> Any:
-        """Return f(x), shape (...), of an array of NumPy or PyTorch of shape (..., k)."""
+        """Return f(x), shape (...), of an array of NumPy or PyTorch, or of lists of numbers, of shape (..., k).
+
+        Raises `InvalidInput` on what is no array of real numbers, and on other shapes.
+        """
+        x = as_floats("x", x)
+        if tuple(x.shape[-1:]) != (self.inputs,):
+            raise InvalidInput("x", f"shape {tuple(x.shape)}", f"shape (..., {self.inputs}), one column a variable")
         return self.value(x)
 
     @property

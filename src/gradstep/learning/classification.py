@@ -65,11 +65,12 @@ def misclassification(errors: RowErrors) -> Host:
 def _directions(errors: RowErrors) -> Host:
     """Return draws of what the outputs vary by together, shape (M, draws, K): of mean square one, summed over outputs.
 
-    Each row of the fit pulls along its own residual, with a random sign.
+    Each row of the fit pulls along its own residual, with a random sign: its own too, wherever it lies in the table.
     """
     fit, pool = errors.fit, errors.fit.resolvent.pool
     residuals = to_host(errors.residuals)
-    signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], (pool.rows, _DRAWS, 1))
+    signs = np.empty((pool.rows, _DRAWS, 1))
+    signs[pool.order] = np.random.default_rng(_SEED).choice([-1.0, 1.0], signs.shape)
     pulls = (to_host(fit.weights)[:, None, None] * signs * residuals[:, None, :]).reshape(pool.rows, -1)
     moved = to_host(fit.resolvent.predictions(pool.xp.asarray(pulls, device=device(pool.features))))
     moved = moved - to_host(fit.bare_leverage)[:, None] * pulls

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.learning import LearningCurve, learning_curve
+from gradstep.memory import check_fits
 from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.streams import Purpose, generator
@@ -136,8 +137,15 @@ def expected_errors(
         Rows of all pools together, in place of as many as the tolerance needs.
     progress : callable, optional
         Called as ``progress(done, total)`` after each pool; the total is an estimate.
+
+    Raises
+    ------
+    InvalidInput
+        If a pool of as many rows as the largest size does not fit in memory.
     """
     rows = max(int(sizes.max()), _ROWS_PER_FEATURE * population.width, _FEWEST_ROWS)
+    # The blocks of a pool and what they are put together to.
+    check_fits("n", int(sizes.max()), 16.0 * rows * (population.width + _NOISES), f"{population.width} features")
     least, most = _FEWEST_POOLS, _MOST_POOLS
     if pool is not None:
         least = most = max(round(pool / rows), 2)

@@ -20,12 +20,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, bounded, chosen_seed, flag, function_or_none, integer, one_of
+from gradstep.checks import LARGEST_NUMBER, MOST_STEPS, bounded, chosen_seed, flag, function_or_none, integer, one_of
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
 from gradstep.gaussian.hermite import hermite_values
-from gradstep.host import host_errors
+from gradstep.host import as_floats, host_errors
 from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
@@ -67,6 +67,8 @@ __all__ = ["Network"]
 _DEGREE = 4
 #: Rows on which a risk is measured that has no closed form.
 _TEST_ROWS = 1 << 17
+#: Largest deviation from one of the length of a unit vector, which single precision has.
+_UNIT = 1e-5
 
 
 def _silent() -> None:
@@ -181,10 +183,7 @@ class Network:
         if self.trained is not None:
             arrays.append(("trained", self.trained, (width, d)))
         for name, given, shape in arrays:
-            array, xp = self._shaped(name, given, shape), self._engine.xp
-            if not xp.all(xp.isfinite(array)):
-                raise InvalidInput(name, "inf or nan", "finite numbers")
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, self._finite(name, self._shaped(name, given, shape)))
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "labels", labels)
         if self.rows is not None:
@@ -266,7 +265,7 @@ class Network:
         Parameters
         ----------
         steps : int
-            How many, at least one.
+            How many, from one to a million.
         fresh : bool
             Whether each step has ``n_step`` samples of its own, or all have those of the first.
         optimiser : {"gradient", "damped", "sign", "adam", "spectral"}, optional
@@ -313,7 +312,7 @@ class Network:
         >>> three = network.train(3, fresh=False)
         >>> muon = network.train(3, optimiser="spectral")
         """
-        steps = integer("steps", steps, 1)
+        steps = integer("steps", steps, 1, MOST_STEPS)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
         function_or_none("progress", progress, "a function of two numbers of steps: those done, and all")
@@ -531,15 +530,14 @@ class Network:
         Raises
         ------
         InvalidInput
-            If the readouts have another shape, or the tolerance is not positive.
+            If the readouts have another shape or are not finite, `along` is no unit vector, or the tolerance is not
+            positive.
         NotConverged
             If the population kernel cannot reach the tolerance.
         """
-        width, d = self._sizes.width, self._sizes.d
-        columns = self._shaped("readouts", readouts, (width,) if np.ndim(readouts) == 1 else (width, None))
+        (columns, shape), mean = self._columns(readouts), self.labels.mean
+        direction = None if along is None else self._unit("along", along)
         bounded("tolerance", tolerance, positive=True)
-        shape, mean = tuple(columns.shape[1:]), self.labels.mean
-        columns = columns[:, None] if columns.ndim == 1 else columns
         if isinstance(mean, MultivariateFunction) or self.rows is not None:
             error, deviation = self.sampled_risk(columns)
             exact = self.rows is not None and self.rows.replacement
@@ -550,7 +548,7 @@ class Network:
                 mean,
                 self.law.times_root(self._engine.double(self._weights)),
                 self._axes[0, :],
-                self.spike.direction if along is None else self._shaped("along", along, (d,)),
+                self.spike.direction if direction is None else direction,
                 columns,
                 tolerance=tolerance,
             )
@@ -581,19 +579,20 @@ class Network:
 
         Parameters
         ----------
-        readouts : array, shape (N, P)
+        readouts : array, shape (N, P) or (N,)
         rows : int, optional
             How many inputs: 131,072 if not given, and of a table all that there are to test on.
 
         Returns
         -------
-        mean, standard_error : ndarray, shape (P,)
+        mean, standard_error : ndarray, shape (P,) or ()
         """
         rows = None if rows is None else integer("rows", rows, 1, MOST_TEST_SAMPLES)
-        readouts = self._shaped("readouts", readouts, (self._sizes.width, None))
+        columns, shape = self._columns(readouts)
         with self._under_way():
-            found = sampled_risk(self._design(self._check_sample(rows)), readouts)
-        return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
+            found = sampled_risk(self._design(self._check_sample(rows)), columns)
+        deviation = np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
+        return found.errors.reshape(shape), deviation.reshape(shape)
 
     def learning_curve(
         self,
@@ -687,7 +686,7 @@ class Network:
             shared, seen = to_host(self._shared), self.law.teacher_input(self.labels.mean, inputs)
             if self.trained is None and self.problem.inputs is None and math.isinf(self.problem.damping):
                 shared = spike_direction(self.problem, before, readout, shared)
-            direction = shared / np.linalg.norm(self.law.times_root(shared), axis=-1)
+            direction = shared / (np.linalg.norm(self.law.times_root(shared), axis=-1) or 1.0)
             return feature_spectrum(
                 features,
                 along=unit(hermite_values(inputs @ direction, _DEGREE)),
@@ -742,8 +741,12 @@ class Network:
 
     @property
     def _shared(self) -> Array:
-        """The direction that all rows of the step share, of any length."""
-        return self.damped.linear if self.trained is None else self.readout @ (self.after - self.before)
+        """The direction that all rows of the step share, of any length: of several steps that of what they changed."""
+        if self.trained is None:
+            return self.damped.linear
+        change = self.readout @ (self.after - self.before)
+        # Training moves nothing where the activation has slopes of zero: then it is that of one step, as of one.
+        return change if self._engine.xp.any(change != 0) else self.damped.linear
 
     @cached_property
     def _weights(self) -> Array:
@@ -761,17 +764,44 @@ class Network:
         with threads_of(self.problem), within_range("the simulation"), host_errors():
             yield
 
-    def _shaped(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
-        """Return values of a shape, in which None is any length, on the device in double precision."""
-        wanted = f"shape ({', '.join('any' if length is None else str(length) for length in shape)})"
+    def _shaped(self, name: str, values: Any, *shapes: tuple[int | None, ...]) -> Array:
+        """Return values of one of the shapes, in which None is any length, on the device in double precision."""
+        named = [", ".join("any" if length is None else str(length) for length in shape) for shape in shapes]
+        wanted = f"shape {' or '.join(f'({each})' for each in named)}"
         try:
-            array = self._engine.double(values)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(name, values, f"numbers of {wanted}") from None
+            array = self._engine.double(as_floats(name, values))
+        except (InvalidInput, TypeError):
+            raise InvalidInput(name, values, f"real numbers of {wanted}") from None
         found = tuple(array.shape)
-        if len(found) != len(shape) or any(b not in (a, None) for a, b in zip(found, shape, strict=True)):
+        if not any(
+            len(found) == len(shape) and all(b in (a, None) for a, b in zip(found, shape, strict=True))
+            for shape in shapes
+        ):
             raise InvalidInput(name, f"shape {found}", wanted)
         return array
+
+    def _finite(self, name: str, array: Array) -> Array:
+        if not self._engine.xp.all(self._engine.xp.isfinite(array)):
+            raise InvalidInput(name, "inf or nan", "finite numbers")
+        return array
+
+    def _unit(self, name: str, values: Any) -> Array:
+        """Return a vector of the inputs' dimension, which has the length one."""
+        vector = self._finite(name, self._shaped(name, values, (self._sizes.d,)))
+        length = float(vector @ vector) ** 0.5
+        if abs(length - 1) > _UNIT:
+            raise InvalidInput(name, f"a vector of length {length:.6g}", "a unit vector")
+        return vector
+
+    def _columns(self, readouts: Any) -> tuple[Array, tuple[int, ...]]:
+        """Return readouts as columns (N, P), and the shape that their errors have: () for one that is a vector."""
+        given = self._finite(
+            "readouts", self._shaped("readouts", readouts, (self._sizes.width,), (self._sizes.width, None))
+        )
+        shape = tuple(given.shape[1:])
+        if shape == (0,):
+            raise InvalidInput("readouts", f"shape {tuple(given.shape)}", "at least one readout")
+        return (given if shape else given[:, None]), shape
 
     def _data(self, values: Array) -> Array:
         xp = self._engine.xp

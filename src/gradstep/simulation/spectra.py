@@ -111,8 +111,9 @@ def spike_direction(problem: Problem, before: Array, readout: Array, linear: Arr
 
 
 def unit(rows: Array) -> Array:
-    """Divide rows by their lengths."""
-    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+    """Divide rows by their lengths; rows of zeros, which have no direction, stay what they are."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.asarray(rows / np.where(lengths == 0, 1.0, lengths))
 
 
 def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: Array, leading: int) -> MeasuredFeatures:

@@ -71,10 +71,10 @@ class Spike:
     Parameters
     ----------
     direction : array, shape (d,)
-        Unit vector ``v = g / |g|``; the teacher's direction when no step is taken.
+        Unit vector ``v = g / |g|``; the teacher's direction when no step is taken, or ``g = 0``.
     alignment : float
-        ``<v, beta*>``; nan when no step is taken. For a teacher of several directions, the length of the projection of
-        ``v`` on their span.
+        ``<v, beta*>``; nan when no step is taken, or ``g = 0``. For a teacher of several directions, the length of the
+        projection of ``v`` on their span.
     strength : float
         Operator norm ``|s| |a|`` of the rank-one part ``s a v^T`` of the change of the weights, where ``s`` is the
         least-squares coefficient of ``a_i`` in ``<change_i, v>``. Theory: ``(eta / sqrt N) |E sigma'| |g| |a|``.
@@ -106,7 +106,7 @@ def measure_spike(
     """
     d, xp = after.shape[1], array_namespace(after)
     axes = xp.eye(1, d, dtype=after.dtype, device=device(after)) if axes is None else axes
-    if linear is None:
+    if linear is None or not xp.any(linear != 0):
         direction = axes[0, :]
         alignment, strength = math.nan, 0.0
     else:

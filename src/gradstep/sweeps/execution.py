@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 
-from gradstep.checks import integer
+from gradstep.checks import worker_count
 from gradstep.sweeps.executors import Executor, InProcess, Processes
 from gradstep.sweeps.store import Store
 from gradstep.sweeps.task import Failure, Result, Task
@@ -63,7 +63,7 @@ def here(workers: int | None) -> Executor:
 
     Raises `InvalidInput` on a bad number of workers.
     """
-    return InProcess() if workers is not None and integer("workers", workers, 1) == 1 else Processes(workers)
+    return InProcess() if workers is not None and worker_count(workers) == 1 else Processes(workers)
 
 
 def results_of(tasks: Iterable[Task], store: Store, executor: Executor) -> Iterator[tuple[int, Result | Failure]]:

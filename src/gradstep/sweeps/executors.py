@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from time import monotonic
 from typing import Any, Protocol
 
-from gradstep.checks import integer
+from gradstep.checks import worker_count
 from gradstep.children import available_cores, check_directory, deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
 from gradstep.sweeps.task import Failure, Result, Task, carry_out
@@ -175,7 +175,7 @@ class Processes:
 
 def _count(workers: int | None) -> int:
     """Return a number of workers, one per core if none is given."""
-    return available_cores() if workers is None else integer("workers", workers, 1)
+    return available_cores() if workers is None else worker_count(workers)
 
 
 async def _reach(library: Any, address: str) -> None:

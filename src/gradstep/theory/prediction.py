@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import gaussian_rule
+from gradstep.host import as_floats
 from gradstep.problem import CONVENTION, Problem
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, in_words, number
@@ -87,7 +88,7 @@ class Curve:
         """
         sine = math.sqrt(max(1 - alignment**2, 0.0))
         found = Curve(self.kappa, self.learned, self.target, self.slope)
-        return found._seen_along(np.asarray(t, dtype=np.float64), alignment, sine)[0]
+        return found._seen_along(np.asarray(as_floats("t", t), dtype=np.float64), alignment, sine)[0]
 
     def smooth(self, values: NDArray[np.float64], kappa: ArrayLike) -> NDArray[np.float64]:
         """Return values at the nodes as a smooth function at any projections: a cubic spline, constant beyond."""
@@ -188,8 +189,13 @@ class Prediction(Summarised):
         ndarray
             A smooth function through the values of `curve`, right to about 1e-5 of its size between them, and constant
             beyond the last of them, where one input in 1e13 falls.
+
+        Raises
+        ------
+        InvalidInput
+            On what is no array of real numbers.
         """
-        return self.curve.smooth(self.curve.learned, kappa)
+        return self.curve.smooth(self.curve.learned, as_floats("kappa", kappa))
 
     def plot(self, *, dark: bool = False, ax: Any = None) -> Figure:
         """Draw the learned function along the spike over the mean of the teacher there.

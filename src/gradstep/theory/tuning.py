@@ -597,7 +597,7 @@ def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float
 def _pair(name: str, given: object, allowed: str) -> tuple[float, float]:
     try:
         low, high = map(float, given)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"bounds of {name}", given, allowed) from None
     return low, high
 

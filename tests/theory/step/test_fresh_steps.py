@@ -99,3 +99,5 @@ def test_what_has_no_closed_law_is_refused(changes: dict[str, Any], field: str) 
         fresh_steps(BASE.replace(**changes), 2)
     with pytest.raises(InvalidInput, match="steps"):
         fresh_steps(BASE, 0)
+    with pytest.raises(InvalidInput, match="steps"):
+        fresh_steps(BASE, 10**20)

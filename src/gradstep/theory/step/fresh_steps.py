@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import integer
+from gradstep.checks import MOST_STEPS, integer
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, gaussian_rule, smoothed
 from gradstep.problem import Problem
@@ -70,7 +70,7 @@ def fresh_steps(problem: Problem, steps: int) -> tuple[FreshStep, ...]:
     problem : Problem
         With a constant readout and output scale ``"1/N"``. In the limit the exponent of the step is 1/2.
     steps : int
-        How many.
+        How many, from one to a million.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def fresh_steps(problem: Problem, steps: int) -> tuple[FreshStep, ...]:
     >>> [round(step.alignment, 3) for step in fresh_steps(problem, 2)]
     [0.879, 0.954]
     """
-    steps = integer("steps", steps, 1)
+    steps = integer("steps", steps, 1, MOST_STEPS)
     if problem.readout.kind != "vocabulary" or len(problem.readout.values) != 1:
         raise InvalidInput("readout", problem.readout.to_plain(), "one value for all neurons, for instance 'constant'")
     if problem.output_scale != "1/N":

@@ -281,6 +281,12 @@ def test_the_part_of_a_step_is_the_lowest_where_one_piece_is_far_steeper_than_th
     assert readout_directions._lowest(off, pull, 0.1 * step, np.zeros(2)) == 1.0
 
 
+def test_an_active_set_that_does_not_end_is_refused(monkeypatch):
+    monkeypatch.setattr(readout_directions, "nnls", lambda rows, aim, maxiter: nnls(rows, aim, maxiter=1))
+    with pytest.raises(NotConverged, match="variances of several readouts"):
+        readout_directions._sparse(np.random.default_rng(0).normal(size=(5, 20)), np.ones(20))
+
+
 def test_shares_that_are_not_found_are_refused(monkeypatch):
     monkeypatch.setattr(readout_directions, "_STEPS", 1)
     with pytest.raises(NotConverged, match="variances of several readouts"):
@@ -358,6 +364,22 @@ def test_three_readouts_of_which_two_are_nearly_alike_are_as_two(near):
     two, three = (gs.predict(BASE.replace(readout=readout)) for readout in (BASE.readout, near))
     assert three.test_error == pytest.approx(two.test_error, rel=5e-3)
     assert three.train_error == pytest.approx(two.train_error, rel=5e-3)
+
+
+@pytest.mark.parametrize("values", [(-0.5, 0.5, 1.5), (-1.4, 1.0, 0.2), (1.4, -1.0, -0.2)])
+@pytest.mark.parametrize("gap", [1e-12, 1e-7])
+def test_a_value_that_passes_the_mean_or_the_root_mean_square_changes_nothing(values, gap):
+    """The second of three values is their mean, or of the size of their root mean square."""
+    low, middle, high = values
+    shares = (0.3, 0.4, 0.3) if values[0] == -0.5 else (0.25, 0.5, 0.25)
+    below, at, above = (
+        gs.predict(BASE.replace(readout=dict(zip((low, middle + change, high), shares, strict=True))))
+        for change in (-gap, 0.0, gap)
+    )
+    for near in (below, above):
+        # Without values that count in part they change by 5e-4 to 3e-3, and rounding changes them by less than 1e-5.
+        assert near.test_error == pytest.approx(at.test_error, rel=1e-5)
+        assert near.train_error == pytest.approx(at.train_error, rel=1e-5)
 
 
 def test_a_step_of_zero_gives_both_readouts_the_rows_of_one():

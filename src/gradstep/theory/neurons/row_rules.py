@@ -94,7 +94,7 @@ _HARDLY_ANY = 1e-3
 _GAUSSIAN = 40
 #: Largest error of the resolvents of more than two readouts with which directions have the diagonals alone.
 _MISFIT = 0.03
-#: Decades of the points at which the resolvents of two readouts are reproduced, and how many there are.
+#: Decades of the points at which the resolvents of several readouts are reproduced, and how many there are.
 _REPRODUCED, _AT_POINTS = (-3.0, 2.0), 10
 #: Distance of these points from the negative axis, over that from zero.
 _BESIDE_AXIS = 0.1
@@ -118,8 +118,8 @@ class RowRules(NamedTuple):
     overlap : ndarray, shape (special, vectors)
         Components of the vectors there.
     diagonals : ndarray, shape (2, classes)
-        Of C and of ``q CBC`` at the nodes, where they were asked for. For two readouts a node occurs several times, and
-        these are the numbers with which (B5) gives the variances that were found.
+        Of C and of ``q CBC`` at the nodes, where they were asked for. For several readouts a node may occur several
+        times, and these are the numbers with which (B5) gives the variances that were found.
     special_diagonals : ndarray, shape (2, special)
         The same for the vectors.
     plane_diagonals : ndarray, shape (2, special)

@@ -1,5 +1,6 @@
 """Tuned parameters: closed forms, exhaustive searches, an independent optimiser, the certificate, the real network."""
 
+import dataclasses
 import json
 import math
 import re
@@ -320,6 +321,37 @@ def test_bounds_are_kept():
     assert 2 <= step.value <= 3
 
 
+def test_bounds_of_a_split_that_are_no_whole_numbers_are_kept():
+    split = gs.tune(network(d=20, width=30, n_step=20, n=30), over="split", bounds={"split": (10.4, 20.6)})["split"]
+    assert (split.low, split.high) == (11, 20)
+    with pytest.raises(InvalidInput, match=r"bounds of split: got .*two whole numbers between them"):
+        gs.tune(network(d=20, width=30, n_step=20, n=30), over="split", bounds={"split": (10.2, 11.8)})
+
+
+@pytest.mark.parametrize(
+    ("side", "factors", "further"), [("lower", (1.02, 3.0), "smaller"), ("upper", (0.3, 0.98), "larger")]
+)
+def test_a_bound_close_to_the_optimum_is_not_called_a_limit(side, factors, further):
+    best = tuned(network(), ("ridge",))["ridge"]
+    ends = tuple(factor * best.value for factor in factors)
+    found = gs.tune(network(), over="ridge", bounds={"ridge": ends})["ridge"]
+    assert found.at_bound == side
+    assert 0 < abs(found.slope) < 0.01
+    assert found.meaning == f"ridge at a bound that was given: {further} values may be better"
+    # The range that is searched by default reaches the limits, and what is given may reach further.
+    wide = gs.tune(network(activation="x", teacher="x", noise=0.0), over="ridge", bounds={"ridge": (1e-12, 1.0)})
+    assert wide["ridge"].meaning.startswith("ridge -> 0")
+
+
+def test_another_minimum_on_a_bound_is_said_to_be_there():
+    best = tuned(network(), ("ridge", "eta"))
+    low, inside = best["ridge"].low, 2 * best["ridge"].value
+    others = (({"ridge": low, "eta": 0.0}, 0.5), ({"ridge": inside, "eta": 0.0}, 0.6))
+    on_bound, elsewhere = [line for line in dataclasses.replace(best, others=others).notes() if "another" in line]
+    assert on_bound.endswith("test error 0.5, on a bound of ridge")
+    assert elsewhere.endswith("test error 0.6")
+
+
 TWO_LEVELS = gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])
 
 
@@ -389,6 +421,11 @@ def test_damping_with_ridge_and_step_is_better_than_without():
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (1, math.inf)}}),
         ("bounds of eta", {}, {"over": "eta", "bounds": {"eta": (0, math.inf)}}),
         ("bounds of split", {}, {"over": "split", "bounds": {"split": (1, 100)}}),
+        # Beyond what problems may have, or too far apart for a ratio.
+        ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (1e-300, 1e300)}}),
+        ("bounds of damping", {}, {"over": "damping", "bounds": {"damping": (1e20, 1e40)}}),
+        ("bounds of damping", {}, {"over": "damping", "bounds": {"damping": (1e29, math.inf)}}),
+        ("bounds of eta", {}, {"over": "eta", "bounds": {"eta": (0, 1e29)}}),
         ("n_step", {"n_step": math.inf}, {"over": "split"}),
         ("n_step + n", {"n_step": 5, "n": 4}, {"over": "split"}),
         ("over", {"eta": 0.0}, {"over": "damping"}),

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gradstep.errors import InvalidInput
@@ -29,7 +28,7 @@ from gradstep.estimators.columns import (
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import Metric, measure
 from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, redrawn_on, stepped
-from gradstep.estimators.parameters import Settings, check_memory, checked_eta
+from gradstep.estimators.parameters import Settings, check_memory, checked_eta, random_source
 from gradstep.estimators.rows import CHOICE_ROWS, Training
 from gradstep.estimators.step_choice import StepErrors, candidates, choice_width, score_steps
 from gradstep.estimators.table import (
@@ -176,7 +175,7 @@ class OneStep(BaseEstimator):
         # A column that says nothing takes no random number either: a fit is the same without it.
         columns = np.union1d(standard.varying, standard.gaps)
         if not known:
-            random = check_random_state(self.random_state)
+            random = random_source(self.random_state)
             self._multipliers = random.randint(2**62, size=len(columns), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
         hashes = table_hashes(X, columns, self._multipliers)
@@ -205,7 +204,7 @@ class OneStep(BaseEstimator):
             rows = int(training.fit_rows.sum()) if readout else 0
             check_memory(settings.width, training.table.standard.dimension, targets.shape[1], rows)
         standard = self.standardisation_ = training.table.standard
-        random = check_random_state(self.random_state)
+        random = random_source(self.random_state)
         sizes = settings.width, standard.dimension, targets.shape[1]
         self._layer = self._initial = draw(
             settings.activation, *sizes, offset=settings.offset, law=settings.law, random=random

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from gradstep.errors import GradstepError
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
@@ -19,7 +18,7 @@ from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import Metric, measure
 from gradstep.estimators.moves import Move, gradient_on
-from gradstep.estimators.parameters import Settings
+from gradstep.estimators.parameters import Settings, random_source
 from gradstep.estimators.refits import Model
 from gradstep.estimators.rows import Sample, Training
 from gradstep.estimators.score_curve import ScoreCurve
@@ -162,7 +161,7 @@ def diagnose(fit: OneStepReadout, training: Training, sample: Sample, outputs: H
     """
     if not np.isfinite(outputs).all():
         raise OutOfRange
-    curve, random = _short_curve(fit, training), check_random_state(fit.random_state)
+    curve, random = _short_curve(fit, training), random_source(fit.random_state)
     metric = measure(sample)
 
     def step(rows: NDArray[np.bool_]) -> Host:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from gradstep.checks import bounded, integer, is_infinite, real, size
 from gradstep.errors import InvalidInput
@@ -15,7 +16,7 @@ from gradstep.memory import check_fits
 from gradstep.problem import Readout, Step
 from gradstep.simulation.backend import Backend, backend
 
-__all__ = ["Settings", "check_memory", "checked_eta", "checked_width"]
+__all__ = ["Settings", "check_memory", "checked_eta", "checked_width", "random_source"]
 
 #: Least and largest number of neurons that is chosen.
 _WIDTHS = 512, 2048
@@ -94,6 +95,16 @@ def checked_width(value: Any, rows: int, distinct: int | None = None) -> int:
     while width < most and 2 * width < 2 * several * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
         width *= 2
     return width
+
+
+def random_source(value: Any) -> np.random.RandomState:
+    """Return the generator that a `random_state` stands for, as scikit-learn does."""
+    try:
+        source: np.random.RandomState = check_random_state(value)
+    except ValueError:
+        allowed = "None, an integer in [0, 2**32), or a numpy.random.RandomState"
+        raise InvalidInput("random_state", value, allowed) from None
+    return source
 
 
 def _split(value: Any) -> float:

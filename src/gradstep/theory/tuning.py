@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import function_or_none, one_of
+from gradstep.checks import LARGEST_NUMBER, function_or_none, one_of
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import CONVENTION, Problem, Step, check_problem, link_of
@@ -62,6 +62,8 @@ _DAMPING_RANGE = (1e-4, 1e4)
 #: Relative gain, times the dimension, that is no reason for a step, nor for a damped one: what is left out after it and
 #: not without it.
 _LEFT_OUT = 0.3
+#: Largest value of a bound that is given, and one over the smallest: with room for the certificate's neighbours.
+_FARTHEST_BOUND = LARGEST_NUMBER / 10
 #: Least samples on either side of a split, and their share of the budget by default.
 _FEWEST, _SMALLEST_SHARE = 3, 0.05
 #: Error above the minimum by which the range of good values is defined.
@@ -239,7 +241,11 @@ class Tuned(Summarised):
         lines = [line for line in lines if line]
         for values, error in self.others:
             place = ", ".join(f"{self._called(name)} = {value:.4g}" for name, value in values.items())
-            lines.append(f"another minimum: {place}, test error {error:.6g}")
+            ends = [name for name, value in values.items() if value in (self[name].low, self[name].high)]
+            # Zero and infinity are limits, beyond which there is nothing.
+            cut = [_UNITS[name] for name in ends if 0 < values[name] < math.inf]
+            where = f", on a bound of {' and '.join(cut)}" if cut else ""
+            lines.append(f"another minimum: {place}, test error {error:.6g}{where}")
         if self.discretisation > _VISIBLE:
             lines.append(f"relative discretisation error of the theory: {self.discretisation:.0e}")
         return [*lines, *reference_lines([self.prediction]), *caveat_lines([self.prediction])]
@@ -379,7 +385,8 @@ class _Search:
             if name not in names:
                 raise InvalidInput("bounds", name, f"the parameters tuned: {', '.join(names)}")
         self.budget = _budget(problem) if "split" in names else math.nan
-        self.bounds = {name: _bounds(name, problem, self.budget, bounds.get(name)) for name in names}
+        self.usual = {name: _DEFAULTS[name](problem, self.budget) for name in names}
+        self.bounds = {name: _bounds(name, problem, self.budget, self.usual[name], bounds.get(name)) for name in names}
         # Smallest step, which stands for none, and largest damping, which stands for the plain gradient.
         self.zero_step = self.bounds["eta"].low if "eta" in names and self.bounds["eta"].from_zero else 0.0
         self.plain = (
@@ -395,7 +402,7 @@ class _Search:
         low, high, *_ = self.bounds[name]
         points = _SCAN[name][len(self.names)]
         if name != "split":
-            count = 2 + math.ceil(points * math.log10(high / low))
+            count = 2 + math.ceil(points * (math.log10(high) - math.log10(low)))
             axis = Axis(np.log(np.geomspace(low, high, count)), _SPACING)
             lower, upper = axis.reluctance
             left_out = 0.0 if self.problem.is_limit else _LEFT_OUT / self.problem.d
@@ -514,6 +521,10 @@ class _Search:
             return "ridge -> infinity: nothing to learn but noise, and predicting zero has no error"
         if name != "split" and 0 < value < math.inf and abs(slope) > _STILL_FALLING:
             return "the error still falls at the bound of the search: widen it"
+        own, usual = self.bounds[name], self.usual[name]
+        if name != "split" and (own.low > usual.low if bound == "lower" else own.high < usual.high):
+            further = "smaller" if bound == "lower" else "larger"
+            return f"{_UNITS[name]} at a bound that was given: {further} values may be better"
         return _AT_BOUND[name, bound]
 
     def _near(self, found: Minimum, k: int, side: int) -> tuple[float, float]:
@@ -570,10 +581,10 @@ def _budget(problem: Problem) -> float:
     return budget
 
 
-def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float, float] | None) -> _Range:
-    """Return the bounds of a parameter in the units of `TunedParameter`."""
-    defaults = {"ridge": _ridge_bounds, "eta": _eta_bounds, "damping": _damping_bounds, "split": _split_bounds}
-    default = defaults[name](problem, budget)
+def _bounds(
+    name: Parameter, problem: Problem, budget: float, default: _Range, given: tuple[float, float] | None
+) -> _Range:
+    """Return the bounds of a parameter in the units of `TunedParameter`: the default, or those that are given."""
     if given is None:
         return default
     least, most = 0.0, math.inf
@@ -591,6 +602,15 @@ def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float
         high = max(default.high, 10 * low)
     if not least < low < high < most:
         raise InvalidInput(f"bounds of {name}", given, allowed)
+    if name == "split":
+        if not problem.is_limit and not (low := math.ceil(low)) < (high := math.floor(high)):
+            raise InvalidInput(f"bounds of {name}", given, f"{allowed}, and two whole numbers between them")
+        return _Range(low, high)
+    power = problem.eta.exponent if name == "eta" and not problem.is_limit else 0.0
+    farthest = _FARTHEST_BOUND / problem.real_sizes().width ** power if power else _FARTHEST_BOUND
+    if not (low >= 1 / _FARTHEST_BOUND and high <= farthest):
+        told = f"{allowed}, and what is neither zero nor infinity from {1 / _FARTHEST_BOUND:.0e} to {farthest:.3g}"
+        raise InvalidInput(f"bounds of {name}", given, told)
     return _Range(low, high, from_zero, to_infinity)
 
 
@@ -635,3 +655,12 @@ def _split_bounds(problem: Problem, budget: float) -> _Range:
     if not problem.is_limit:
         least = max(_FEWEST, math.ceil(least))
     return _Range(least, budget - least)
+
+
+#: The ranges that are searched where no bounds are given.
+_DEFAULTS: Mapping[Parameter, Callable[[Problem, float], _Range]] = {
+    "ridge": _ridge_bounds,
+    "eta": _eta_bounds,
+    "damping": _damping_bounds,
+    "split": _split_bounds,
+}

@@ -282,7 +282,7 @@ def test_the_part_of_a_step_is_the_lowest_where_one_piece_is_far_steeper_than_th
 
 
 def test_an_active_set_that_does_not_end_is_refused(monkeypatch):
-    monkeypatch.setattr(readout_directions, "nnls", lambda rows, aim, maxiter: nnls(rows, aim, maxiter=1))
+    monkeypatch.setattr("scipy.optimize.nnls", lambda rows, aim, maxiter: nnls(rows, aim, maxiter=1))
     with pytest.raises(NotConverged, match="variances of several readouts"):
         readout_directions._sparse(np.random.default_rng(0).normal(size=(5, 20)), np.ones(20))
 

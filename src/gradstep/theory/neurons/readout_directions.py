@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 from scipy.special import expit, logit
 
 from gradstep.errors import NotConverged
@@ -60,7 +59,7 @@ _SPARSE = 1e-6
 _NEXT = 0.1
 #: Share of the neurons in a sum, up to which it is rounding.
 _NO_SHARE = 1e-9
-#: Of so many points one is for products with other vectors, where directions are left out.
+#: Of so many points one is for products of all vectors, where directions are left out.
 _OF_OTHERS = 3
 #: Rounds of the active set for each direction, at most.
 _LEFT_OUT = 20
@@ -452,11 +451,16 @@ def directions_of_vectors(
     share = _nearest_shares(terms, np.concatenate(aim), _KEPT_ALONG * np.sqrt(square), cost.ravel())
     kept = share > _LEAST_SHARE
     if isinstance(readouts, ManyReadouts):
-        # Products with the other vectors are kept where directions are left out, in the mean over all readouts.
-        products = (overlap[:, :, None] * beside[:, None]).reshape(len(overlap), -1).T
-        near = 1 / (1 - eigenvalue / resolvents.points[::_OF_OTHERS, None, None].real)
-        of_others = (products * near).reshape(-1, len(share))
-        share = _sparse(np.concatenate([terms, pairs, products, of_others]), np.where(kept, share, 0.0))
+        # Products of all vectors are kept where directions are left out, also of those that the samples make.
+        whole = np.concatenate([overlap, beside], axis=1)
+        one, other = np.triu_indices(whole.shape[1])
+        products = (whole[:, one] * whole[:, other]).T
+        products = products / np.maximum(np.abs(products).max(axis=1, keepdims=True), NOTHING)
+        near = [
+            1 / (1 - v / resolvents.points[::_OF_OTHERS, None, None].real) for v in readouts.of_sums(eigenvalue, chosen)
+        ]
+        of_others = [(products * each).reshape(-1, len(share)) for each in near]
+        share = _sparse(np.concatenate([terms, products, *of_others]), np.where(kept, share, 0.0))
         kept = share > 0
     scale = np.sqrt(share[kept])[:, None]
     return VectorDirections(
@@ -469,6 +473,8 @@ def _sparse(rows: Array, share: Array) -> Array:
 
     Raises `NotConverged` if the active set does not end.
     """
+    from scipy.optimize import nnls  # Most predictions do without it, and it takes time to load.
+
     kept = np.flatnonzero(share)
     terms = rows[:, kept] * share[kept]
     square, axes = np.linalg.eigh(terms @ terms.T)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -129,10 +129,14 @@ def killed_at_random(settings, folder, undisturbed, counts):
 
 def workers_of(pid):
     """Return the worker processes that a process started."""
-    try:
-        return [child for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
-    except psutil.NoSuchProcess:  # ended while it was looked at
-        return []
+    found = []
+    with suppress(psutil.NoSuchProcess):  # ended while it was looked at
+        for child in psutil.Process(pid).children():
+            # One that has just ended hides none of the others.
+            with suppress(psutil.NoSuchProcess):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    found.append(child)
+    return found
 
 
 def alive(process):

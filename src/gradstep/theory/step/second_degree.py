@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradstep.problem import Problem
+from gradstep.resolution import NOTHING
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Turn
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import ROUNDING, derivative_moments
@@ -67,18 +68,39 @@ def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float)
     It is a first order in ``first / gain``, and is cut where it would be no small part of the spike.
     """
     known, law = samples.spectrum, samples.law
-    c, beyond = known.eigenvalue, known.teacher_moment(1) - 1
+    more, beyond = known.eigenvalue - 1, known.teacher_moment(1) - 1
     # Scaled so that a tiny gain leaves numbers.
-    most = 2 * abs(first) * (c.max() - 1)
+    most = 2 * abs(first) * more.max()
     scale = max(abs(gain), most)
     factor = first / scale * (gain / scale) / ((gain / scale) ** 2 + (most / scale) ** 2)
-    fourth = law.mean(law.residual**2 * (law.projection**2 - 1)) / law.square
-    signal = samples.linear + factor * (2 * samples.linear * (c - 1) + _third(samples) * beyond)
-    noise = factor * (2 * (c - 1) + fourth * beyond)
     if isinstance(samples, DampedSamples):
-        # A plain step has all of it, and a direction that the samples determine has none.
-        return Turn(samples.made * signal, np.maximum(1 + (1 - samples.kept) * noise, 0.0))
-    return Turn(signal, np.maximum(1 + noise, 0.0))
+        return _damped_turn(samples, factor)
+    fourth = law.mean(law.residual**2 * (law.projection**2 - 1)) / law.square
+    signal = samples.linear + factor * (2 * samples.linear * more + _third(samples) * beyond)
+    return Turn(signal, np.maximum(1 + factor * (2 * more + fourth * beyond), 0.0))
+
+
+def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
+    """Return the same for a damped step, whose metric knows which samples have more weight: equation (C6a)."""
+    known, law, linear, kept, ratio = samples.spectrum, samples.law, samples.linear, samples.kept, samples.ratio
+    more, beyond, third = known.eigenvalue - 1, known.teacher_moment(1) - 1, _third(samples)
+    taken, shared = (ratio * float(known.share @ (more * kept**power)) for power in (1, 2))
+    signal = samples.made * (linear + factor * (2 * linear * (more - taken) + third * beyond))
+    # What P leaves of a residual, with the residual itself and with the weights that the samples have besides.
+    found, free = (float(known.teacher @ (kept * (1 - kept) ** power)) for power in (0, 1))
+    square = law.square - linear**2 * found
+    weighted = law.mean(law.residual**2 * (law.projection**2 - 1)) * beyond
+    weighted -= linear * third * beyond * (found + free)
+    weighted -= 2 * linear**2 * float(known.teacher @ (kept * (more + (1 - kept) * (more - taken))))
+    of_all = (2 * square * (shared - 2 * taken) + weighted) / samples.missed
+    of_class = 2 * square * (1 - samples.freedom) / samples.missed
+    # A change of the noise in one class, which P turns into others, makes a mean change too.
+    part = linear * (found + (1 - found) * ratio * float(known.share @ kept))
+    shape = 2 * square / (square - part * linear * (1 - found)) * samples.damping / samples.ridge * more
+    whole, along = samples.noise(np.ones_like(more)), samples.noise(more)
+    up, down = (replace(samples, turn=Turn(signal, 1 + x)).noise(np.ones_like(more)) for x in (shape, -shape))
+    noise = shape + of_all + (of_class * along - (up - down) / 4) / max(whole, NOTHING)
+    return Turn(signal, np.maximum(1 + factor * noise, 0.0))
 
 
 def _third(samples: CorrelatedSamples | DampedSamples) -> float:

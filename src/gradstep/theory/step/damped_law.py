@@ -771,7 +771,7 @@ class DampedLaw(RowLaw[DampedPoints]):
         Docs, "Spread", equation (D11b).
         """
         noise, weights, y = self.samples.sources.noise, self.samples.ratio * self.samples.spectrum.share, -2
-        return inner[..., y].mT @ (weights * (noise - 1)), inner[..., y, y] @ (weights * (noise**2 - 1))
+        return inner[..., y].mT @ (weights * (noise - 1)), inner[..., y, y] @ (weights * (noise - 1) * (noise + 1))
 
     @cached_property
     def _square(self) -> float:

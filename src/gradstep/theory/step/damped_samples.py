@@ -103,7 +103,7 @@ class Sources(NamedTuple):
     weight : ndarray, shape (nodes,)
         Of the samples, of which the sum is orthogonal to bt.
     noise : ndarray, shape (classes,)
-        A function of C that multiplies the sum.
+        A function of C that multiplies the sum. Its mean over all directions is one.
     """
 
     directly: float
@@ -427,7 +427,7 @@ class DampedSamples:
         found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
         lost = self.linear * (1 - found)
         part = self.linear * found + lost * taken
-        inner = lost * (1 - taken) - part * self.damping / self.divisor
+        inner = lost * self._left - part * self.damping / self.divisor
         weight = self.law.residual - part * self.law.projection
         return Sources(self.scale * lost * taken, 0 * one, inner, weight, one)
 
@@ -436,43 +436,60 @@ class DampedSamples:
         """What makes the unit vector of theta that is orthogonal to bt."""
         (directly, direct, inner, weight, noise), turn, off = self._parts, self.turn, self.off_teacher
         if turn is not None:
-            noise = turn.noise
-            along = self._noise_along(noise, inner, self._seen)
+            factor, changed = self._changed_noise
+            along = self._along_noise[0]
             direct = turn.signal - self.with_teacher(self._one) - along - directly
-        return Sources(directly / off, direct / off, noise * inner / off, weight / off, noise)
+            noise = 1 + self._left * changed
+            inner, weight = factor * noise * inner, factor * weight
+        return Sources(directly / off, direct / off, inner / off, weight / off, noise)
 
     @cached_property
     def output_sources(self) -> tuple[Array, Array]:
         """What makes the part of the same vector along ``f / |f|``, without P and with it, in each class."""
         if self.own is None:
             return 0 * self._one, 0 * self._one
-        noise, off, linear = self.sources.noise, self.off_teacher, self.own.linear
+        (factor, changed), off = self._changed_noise, self.off_teacher
         direct = 0 * self._one
         if self.turn is not None or self.output is not None:
-            direct = self.along_output - self._noise_along(noise, linear * self._one, linear)
-        return direct / off, noise * linear / off
+            direct = self.along_output - self._along_noise[1]
+        return direct / off, factor * (1 + self._left * changed) * self.own.linear / off
 
     @property
-    def _seen(self) -> float:
-        """Mean product of the weights of the sum in theta with the projection on bt."""
-        return self.law.mean(self._parts.weight * self.law.projection)
+    def _left(self) -> float:
+        """``delta / kappa``, the weight of a sample beside all others."""
+        return self.damping / self.ridge
 
-    @property
-    def _resolvent(self) -> Array:
-        """``P / (1 + delta)`` in each class of directions."""
-        return self.kept * self.ridge / self.damping
+    @cached_property
+    def _changed_noise(self) -> tuple[float, Array]:
+        """Mean factor of the noise of the theta of one draw, and what it has beside one over `_left` in each class.
 
-    def _noise_along(self, noise: Array, inner: Array, seen: float) -> Array:
-        """Return what `_parts` with another noise have along a direction through P, over the direction.
-
-        In each class `noise` is the other noise and `inner` what P multiplies of the direction, shape (classes,). The
-        mean product of a sample's projection on the direction with the weights of the sum is `seen`.
+        P makes what a class has of its own ``1 / _left`` times as large, so that numbers without this factor would be
+        differences of large ones.
         """
-        q = self._resolvent
-        seen *= self.damping / self.ridge
-        return np.asarray(
-            self.scale * q * (noise * inner - self.ratio * float(self.spectrum.share @ (noise * q)) * seen)
-        )
+        if self.turn is None:
+            return 1.0, 0 * self._one
+        factor = float(self.spectrum.share @ self.turn.noise)
+        return factor, (self.turn.noise / factor - 1) / self._left if factor else 0 * self._one
+
+    @cached_property
+    def _hidden(self) -> tuple[tuple[float, Array], ...]:
+        """What `_parts` hold along each of the `directions`, over `_left`: beside P, and in each class before P.
+
+        The first is the mean product of a sample's projection with the weights of the sum.
+        """
+        known, (_, changed) = self.spectrum, self._changed_noise
+        gain = self.ratio * float(known.share @ (changed * self.kept))
+        found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
+        lost = self.linear * (1 - found)
+        inner = self.ridge / self.divisor * (self.linear * found + lost * taken)
+        first = lost * self._left - inner + self._left * (changed * (lost - inner) - gain * lost)
+        return (lost, first), *((one.linear / self._left, one.linear * (1 + changed - gain)) for one in self.directions[1:])
+
+    @property
+    def _along_noise(self) -> tuple[Array, ...]:
+        """What the noise of the theta of one draw has along each of the `directions`, over the direction."""
+        factor = self.scale * self._changed_noise[0]
+        return tuple(factor * self.kept * inner for _, inner in self._hidden)
 
     def _turned_noise(self, values: Array) -> float:
         """Return `noise` of the theta of one draw.
@@ -480,25 +497,19 @@ class DampedSamples:
         ``P V P`` is the derivative of P in a shift by V, and of the law of P between bt and the sums of the samples.
         Docs, "Spread", equation (D11b).
         """
-        assert self.turn is not None
-        noise, (_, _, inner, weight, _), law = self.turn.noise, self._parts, self.law
-        q, m, ratio, share = self._resolvent, self.damping / self.ridge, self.ratio, self.spectrum.share
-        square = law.mean(weight**2)
-        moved = ratio * float(share @ (values * self.kept**2)) / (1 - self.freedom)
-        d_q = (moved + values) * q**2
-        gain, d_gain = (ratio * float(share @ (noise * x)) for x in (q, d_q))
-        found = ratio * float(share @ (noise**2 * d_q)) * square - gain * (2 * d_gain * m - gain * moved) * square
+        (factor, changed), ratio, share, kept = self._changed_noise, self.ratio, self.spectrum.share, self.kept
+        moved = ratio * float(share @ (values * kept**2)) / (1 - self.freedom)
+        slope = (moved + values) * kept**2
+        left = 1 - ratio * float(share @ (changed * kept))
+        once, twice = (ratio * float(share @ (changed**power * slope)) for power in (1, 2))
+        found = (moved * left**2 + 2 * left * once + twice) * self.law.mean(self._parts.weight**2)
         along = 0.0
-        inners = [(inner, self._seen), *((one.linear * self._one, one.linear) for one in self.directions[1:])]
-        for direction, (inside, seen) in zip(self.directions, inners, strict=True):
+        for direction, (seen, inner) in zip(self.directions, self._hidden, strict=True):
             part = direction.part
-            beside, d_beside = (float(part @ (noise * inside * x)) for x in (q, d_q))
-            own, d_own = float(part @ q), float(part @ d_q)
-            crossed, d_crossed = gain * m * seen, (d_gain * m - gain * moved) * seen
-            found += float(part @ ((noise * inside) ** 2 * d_q))
-            found -= 2 * (d_beside * crossed + beside * d_crossed) - crossed * (d_own * crossed + 2 * own * d_crossed)
-            along += float(part @ (values * self._noise_along(noise, inside, seen) ** 2))
-        return self.scale**2 * found - along
+            found += float(part @ (slope * inner**2))
+            found -= 2 * self._left * seen * (moved * left + once) * float(part @ (kept * inner))
+            along += float(part @ (values * (kept * inner) ** 2))
+        return (self.scale * factor) ** 2 * (found - along)
 
     def _among(self, values: Array) -> tuple[float, float, float]:
         """Return V between bt and ``theta - m bt``, for a function V of C given by its values."""

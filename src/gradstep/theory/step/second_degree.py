@@ -7,7 +7,7 @@ A step moves a row by a function of the initial row ``om_0``. Its part of second
 with ``P = C`` for a plain step. Its mean over ``om_0 ~ N(0, C / d)`` is a part of the spike. The rest of it stretches a
 row in proportion to the row's own component along the teacher. Both are as large as the square of that component,
 ``bt.C.bt / d``, which is ``1/d`` in isotropic inputs and may be ``1/20`` on the leading directions of others. This
-project. Docs, "Correlated inputs", equations (C6), (C7) and (C8).
+project. Docs, "Correlated inputs", equations (C6), (C6a), (C7) and (C8).
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float)
 
 
 def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
-    """Return the same for a damped step, whose metric knows which samples have more weight: equation (C6a)."""
+    """Return the same for a damped step, whose metric knows which samples have more weight.
+
+    Docs, "Correlated inputs", equation (C6a).
+    """
     known, law, linear, kept, ratio = samples.spectrum, samples.law, samples.linear, samples.kept, samples.ratio
     more, beyond, third = known.eigenvalue - 1, known.teacher_moment(1) - 1, _third(samples)
     taken, shared = (ratio * float(known.share @ (more * kept**power)) for power in (1, 2))

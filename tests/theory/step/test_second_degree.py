@@ -189,12 +189,14 @@ def test_few_samples_turn_the_mean_row_as_they_turn_real_steps(ratio, damping):
     assert np.any(np.abs(expected) > 10 * error)
 
 
-@pytest.mark.parametrize("activation", ["erf", "sin"])
-def test_hardly_any_damping_has_a_limit(activation):
+@pytest.mark.parametrize(("activation", "noise"), [("erf", 0.1), ("sin", 0.0), ("tanh(x)+0.3*H2", 0.0)])
+def test_hardly_any_damping_has_a_limit(activation, noise):
     """With fewer samples than directions the metric is as large as 1/damping where the samples are not."""
     inputs = gs.Inputs([2.0, 0.5], [1 / 3, 2 / 3])
-    case = problem(activation=activation, inputs=inputs, n_step=160, eta=gs.Step(2.0, 0.5))
-    found = gs.predict_many([case.replace(damping=damping) for damping in (1e-4, 1e-5, 1e-6)])
+    case = problem(
+        activation=activation, teacher="x", noise=noise, inputs=inputs, n_step=160, eta=gs.Step(2.0, 0.5), d=200
+    )
+    found = gs.predict_many([case.replace(damping=damping) for damping in (1e-4, 1e-5, 1e-7)])
     errors = np.array([[p.test_error, p.train_error, p.alignment] for p in found])
     assert errors[0] == pytest.approx(errors[2], rel=5e-3)
     assert errors[1] == pytest.approx(errors[2], rel=5e-4)

@@ -73,6 +73,8 @@ _SAME_SIZE = 1.05
 #: let rounding change errors by up to 2e-5, and with two readouts by up to .2 %. After a plain step on isotropic inputs
 #: errors have not been seen to jump.
 _FAINT_OF_SEVERAL = 1e-10
+#: The same for a damped step, times ``delta / kappa``: with hardly any damping resolvents have lost so many digits.
+_FAINT_OF_DAMPED = 1e-15
 #: Factor of the tolerance for a rule that has other vectors, whose components have the square root of its errors.
 _FINER = 0.01
 #: Points beside the law of A, seen from its mean in standard deviations. Readouts of opposite signs differ in ``CBC``,
@@ -259,6 +261,8 @@ def resolved_law(
         several = _Several(readouts, (yield from _of_readouts(mixed, readouts, frame, lowest)), refine)
     isotropic = len(law.samples.spectrum.share) == 1 and not isinstance(law, DampedLaw)
     faint = FAINT if isotropic else max(_FAINT_OF_SEVERAL * min(1.0, 100.0 ** (1 - refine)), FAINT)
+    if isinstance(law, DampedLaw):
+        faint = max(faint, _FAINT_OF_DAMPED / law.samples.left)
     count, average = frame.shape[1], law.average(frame)
     bounds = None if mixed is None else diagonal_bounds(mixed)
     found = ResolvedLaw(

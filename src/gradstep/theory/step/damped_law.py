@@ -334,7 +334,7 @@ class DampedLaw(RowLaw[DampedPoints]):
             own, own_y, own_last = (weight[:, 0, k, None] for k in range(3))
             own = own - 1 / known.divisor
             # `added` is the mean of a sum over samples, of which P makes less than of a fixed matrix.
-            own_y = own_y + self.root * known.damping / known.ridge * known.added
+            own_y = own_y + self.root * known.left * known.added
             to_own = rho + p * own_y
             by_first, by_y, by_last = to_own / own, own_y / own, own_last / own
             first, to_y, one = first - to_own * by_first, to_y - to_own * by_y, one - to_own * by_last

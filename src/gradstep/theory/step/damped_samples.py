@@ -427,7 +427,7 @@ class DampedSamples:
         found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
         lost = self.linear * (1 - found)
         part = self.linear * found + lost * taken
-        inner = lost * self._left - part * self.damping / self.divisor
+        inner = lost * self.left - part * self.damping / self.divisor
         weight = self.law.residual - part * self.law.projection
         return Sources(self.scale * lost * taken, 0 * one, inner, weight, one)
 
@@ -439,7 +439,7 @@ class DampedSamples:
             factor, changed = self._changed_noise
             along = self._along_noise[0]
             direct = turn.signal - self.with_teacher(self._one) - along - directly
-            noise = 1 + self._left * changed
+            noise = 1 + self.left * changed
             inner, weight = factor * noise * inner, factor * weight
         return Sources(directly / off, direct / off, inner / off, weight / off, noise)
 
@@ -452,16 +452,16 @@ class DampedSamples:
         direct = 0 * self._one
         if self.turn is not None or self.output is not None:
             direct = self.along_output - self._along_noise[1]
-        return direct / off, factor * (1 + self._left * changed) * self.own.linear / off
+        return direct / off, factor * (1 + self.left * changed) * self.own.linear / off
 
     @property
-    def _left(self) -> float:
+    def left(self) -> float:
         """``delta / kappa``, the weight of a sample beside all others."""
         return self.damping / self.ridge
 
     @cached_property
     def _changed_noise(self) -> tuple[float, Array]:
-        """Mean factor of the noise of the theta of one draw, and what it has beside one over `_left` in each class.
+        """Mean factor of the noise of the theta of one draw, and what it has beside one over `left` in each class.
 
         P makes what a class has of its own ``1 / _left`` times as large, so that numbers without this factor would be
         differences of large ones.
@@ -469,11 +469,11 @@ class DampedSamples:
         if self.turn is None:
             return 1.0, 0 * self._one
         factor = float(self.spectrum.share @ self.turn.noise)
-        return factor, (self.turn.noise / factor - 1) / self._left if factor else 0 * self._one
+        return factor, (self.turn.noise / factor - 1) / self.left if factor else 0 * self._one
 
     @cached_property
     def _hidden(self) -> tuple[tuple[float, Array], ...]:
-        """What `_parts` hold along each of the `directions`, over `_left`: beside P, and in each class before P.
+        """What `_parts` hold along each of the `directions`, over `left`: beside P, and in each class before P.
 
         The first is the mean product of a sample's projection with the weights of the sum.
         """
@@ -482,8 +482,8 @@ class DampedSamples:
         found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
         lost = self.linear * (1 - found)
         inner = self.ridge / self.divisor * (self.linear * found + lost * taken)
-        first = lost * self._left - inner + self._left * (changed * (lost - inner) - gain * lost)
-        return (lost, first), *((one.linear / self._left, one.linear * (1 + changed - gain)) for one in self.directions[1:])
+        first = lost * self.left - inner + self.left * (changed * (lost - inner) - gain * lost)
+        return (lost, first), *((one.linear / self.left, one.linear * (1 + changed - gain)) for one in self.directions[1:])
 
     @property
     def _along_noise(self) -> tuple[Array, ...]:
@@ -507,7 +507,7 @@ class DampedSamples:
         for direction, (seen, inner) in zip(self.directions, self._hidden, strict=True):
             part = direction.part
             found += float(part @ (slope * inner**2))
-            found -= 2 * self._left * seen * (moved * left + once) * float(part @ (kept * inner))
+            found -= 2 * self.left * seen * (moved * left + once) * float(part @ (kept * inner))
             along += float(part @ (values * (kept * inner) ** 2))
         return (self.scale * factor) ** 2 * (found - along)
 

@@ -109,7 +109,7 @@ class DampedTraces:
     @cached_property
     def _resolvents(self) -> tuple[Array, Array, float]:
         """``k`` and its slope, and that of ``delta / kappa``, if ``P / (1 + delta)`` is the inverse of x more."""
-        share_left = self.samples.damping / self.samples.ridge
+        share_left = self.samples.left
         slope = self._lost
         kept = self.samples.kept
         return kept, slope * kept * (1 - kept) / share_left - kept**2 / share_left, slope
@@ -122,7 +122,7 @@ class DampedTraces:
         """
         samples, c = self.samples, self.samples.spectrum.eigenvalue
         kept, slope, left_slope = self._resolvents
-        left = np.array(samples.damping / samples.ridge)
+        left = np.array(samples.left)
         both, missed = _product(kept, slope), _product(1 - kept, -slope)
         outer = _product(left, np.array(left_slope))
         shared = (both.mean(samples.spectrum.share) * samples.ratio).over_one_less()
@@ -139,7 +139,7 @@ class DampedTraces:
         Docs, "Damped steps", equation (N8).
         """
         samples, k = self.samples, self.samples.kept
-        left, lost, phi0 = samples.damping / samples.ridge, self._lost, samples.ratio
+        left, lost, phi0 = samples.left, self._lost, samples.ratio
         lost_slope = 2 / left * (lost * samples.freedom - (1 + lost) * phi0 * self._mean(k**3))
         lost_slope /= (1 - samples.freedom) ** 2
         cube = (1 + lost) ** 2 * self._mean(k**3) / left**3 - lost_slope * self._mean(k**2) / (2 * left**2)

@@ -116,7 +116,7 @@ class _Slopes(NamedTuple):
 
     @classmethod
     def of(cls, samples: DampedSamples, along: Array, across: Array, free: Array, *, off_teacher: bool) -> _Slopes:
-        kept, left, known = samples.kept, samples.damping / samples.ridge, samples.spectrum
+        kept, left, known = samples.kept, samples.left, samples.spectrum
         # Slope of omega in the first parameters, as a multiple of bt.
         made = samples.scale * kept / left
         gain = samples.ratio * left**2 * (across @ (free * made**2)) / (1 - samples.freedom)

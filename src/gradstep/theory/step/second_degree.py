@@ -99,7 +99,7 @@ def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
     of_class = 2 * square * (1 - samples.freedom) / samples.missed
     # A change of the noise in one class, which P turns into others, makes a mean change too.
     part = linear * (found + (1 - found) * ratio * float(known.share @ kept))
-    shape = 2 * square / (square - part * linear * (1 - found)) * samples.damping / samples.ridge * more
+    shape = 2 * square / (square - part * linear * (1 - found)) * samples.left * more
     whole, along = samples.noise(np.ones_like(more)), samples.noise(more)
     up, down = (replace(samples, turn=Turn(signal, 1 + x)).noise(np.ones_like(more)) for x in (shape, -shape))
     noise = shape + of_all + (of_class * along - (up - down) / 4) / max(whole, NOTHING)

@@ -103,8 +103,7 @@ def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Arr
     square = features.teacher_square + draw.noise**2
     own = square - features.teacher_mean**2 - features.teacher_slope * (fits.rest_slope[a] + fits.rest_slope[b])
     own = own + means + (fits.slopes[a] * fits.slopes[b]).sum(axis=1)
-    if fits.length_slope.shape[1]:
-        own += fits.length_slope[a] * fits.length_slope[b]
+    own += (fits.length_slopes[a] * fits.length_slopes[b]).sum(axis=1)
     field = fits.mean_field * np.sqrt(point.inverse_resolvent / (draw.width * share))
     fields = field[a] * field[b]
     along = fits.free_overlap / np.sqrt(point.density * draw.directions)[:, None]

@@ -106,7 +106,7 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        alike = int(self.joint) + 2 * int(self.in_plane), int(features.length_slope.size > 0)
+        alike = int(self.joint) + 2 * int(self.in_plane), features.lengths.shape[1]
         return (*features.mean.shape, len(bulk.share), len(bulk.teacher), *alike)
 
     @property
@@ -301,13 +301,13 @@ def tables_of(
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:
         groups = regrouped(groups)
-    # The length of an input fluctuates as that of an isotropic one in the effective dimension.
-    effective = sizes.d if step.correlated is None else sizes.d / step.correlated.spectrum.moment(2)
-    dimension = length_dimension(problem.activation, rows, effective)
+    dimension = length_dimension(problem.activation, rows, sizes.d)
     features = conditional_features(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
+    if features.lengths.size:
+        features = replace(features, lengths=bulk.lengths)
     return Tables(features, groups, bulk)
 
 
@@ -349,11 +349,23 @@ def _tables_in_plane(
         groups,
         step.alignment,
         coarser,
-        length_dimension(problem.activation, "network", sizes.d),
+        length_dimension(problem.activation, "network", _length_dimension_in_plane(step, sizes.d, leading=leading)),
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
     return Tables(features, groups, bulk)
+
+
+def _length_dimension_in_plane(step: StepStatistics, d: float, *, leading: bool) -> float:
+    """Return the dimension in which the length of an input off both directions fluctuates as that of an isotropic one.
+
+    What the samples of the step make of the rows does not count, and all groups see one length.
+    """
+    if step.correlated is None:
+        return d
+    known = step.correlated.spectrum
+    square = known.moment(2) - leading * float(known.eigenvalue.max()) ** 2 / d
+    return d / max(square, 1.0)
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

@@ -98,8 +98,8 @@ class UniformSolution(NamedTuple):
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
         ``T(kappa)``, the slope of the trained network along the teacher's rest, off a second direction if any.
-    length_slope : ndarray, shape (batch, nodes) or (batch, 0)
-        Slope of the trained network along the input's length, a standard normal.
+    length_slopes : ndarray, shape (batch, lengths, nodes)
+        Slopes of the trained network along the input's lengths, standard normal numbers.
     slopes : ndarray, shape (batch, special, nodes)
         Slopes of the trained network along the special directions of the bulk.
     mean_field : ndarray, shape (batch, groups)
@@ -128,7 +128,7 @@ class UniformSolution(NamedTuple):
     readout_power: Array
     learned: Array
     rest_slope: Array
-    length_slope: Array
+    length_slopes: Array
     slopes: Array
     mean_field: Array
     weight_field: Array
@@ -344,7 +344,7 @@ class _Means(NamedTuple):
 
     # As in `UniformSolution`.
     learned: Array
-    length_slope: Array
+    length_slopes: Array
     slopes: Array
     free: Array
     mean: Array  # Field on the weights, shape (batch, groups).
@@ -383,9 +383,9 @@ def _means(
     mass = equations.neurons * point.resolvent
     spread = np.sqrt(mass)[:, :, None] * readout.root
     nodes, means = point.leverage.shape[1], features.shared_mean
-    # Along the spike, and along the input's length where the features follow it. The teacher does not follow it.
+    # Along the spike, and along the input's lengths where the features follow them. The teacher does not follow them.
     sample_half = np.sqrt(sample_weight)
-    half_weight = np.concatenate([sample_half, sample_half], axis=1) if means.shape[2] > nodes else sample_half
+    half_weight = np.tile(sample_half, means.shape[2] // nodes)
     spikes = (means * half_weight[:, None, :]).mT @ spread
     fixed, target = None, features.shared_target
     if weight_offset is not None:
@@ -427,7 +427,8 @@ def _means(
     less, more = (np.vecdot(weight, np.square(readout.before + sign * readout.after)) for sign in (-1, 1))
     shift = np.sqrt(less * more)[:, None] * np.square(own) / equations.neurons
     slopes = overlap @ features.slope
-    return _Means(fitted[:, :nodes], fitted[:, nodes:], slopes, free, mean, pulled, within, shift, missing)
+    along_lengths = fitted[:, nodes:].reshape(len(fitted), -1, nodes)
+    return _Means(fitted[:, :nodes], along_lengths, slopes, free, mean, pulled, within, shift, missing)
 
 
 def _sources(
@@ -449,8 +450,7 @@ def _sources(
     base += np.square(means.learned - features.teacher_mean)
     missed = means.slopes - tables.teacher_slopes
     base += np.vecdot(missed.mT, missed.mT)
-    if means.length_slope.shape[1]:
-        base += np.square(means.length_slope)
+    base += np.square(means.length_slopes).sum(axis=1)
     power = np.square(means.pulled) + np.square(means.within) + np.vecdot(means.free.mT, means.free.mT)
     if weight_offset is not None:
         power += equations.neurons * point.inverse_resolvent * weight_offset.variance
@@ -468,10 +468,9 @@ def _fluctuations(
     """Return the variances of outputs and weights, from the response of the errors."""
     nodes, a = point.leverage.shape[1], point.inverse_resolvent
     grown = equations.directions[:, None] * couplings_times(equations, point, near, changes)
-    # Parts of slopes across the teacher's rest, and along the length.
+    # Parts of slopes across the teacher's rest, and along the lengths.
     across = np.square(means.slopes).sum(axis=1) - np.square(np.vecmat(tables.bulk.teacher, means.slopes))
-    if means.length_slope.shape[1]:
-        across += np.square(means.length_slope)
+    across += np.square(means.length_slopes).sum(axis=1)
     output = grown[:, :nodes] + means.missing[:, :nodes] + across
     # The bulk that is missing along the readout changes a neuron's mean square weight.
     own = grown[:, nodes:] + np.vecdot(means.free.mT, means.free.mT)
@@ -614,7 +613,7 @@ def solve(
         readout_power=readout_power,
         learned=means.learned,
         rest_slope=np.vecmat(tables.bulk.teacher, means.slopes),
-        length_slope=means.length_slope,
+        length_slopes=means.length_slopes,
         slopes=means.slopes,
         mean_field=means.mean,
         weight_field=means.pulled,

@@ -36,6 +36,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.lengths import seen_lengths
 from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.row_rules import (
@@ -130,6 +131,9 @@ class Bulk:
     second: Array
     #: Shape (classes,): part of each class that belongs to the longest directions, where they count; zero otherwise.
     longest: Array
+    #: Shape (groups, lengths): how much the rows see of each of a few independent lengths of an input, where isotropic
+    #: rows see one of one (`gradstep.theory.neurons.lengths`).
+    lengths: Array
 
     @property
     def known_noise(self) -> Array:
@@ -170,7 +174,8 @@ class Bulk:
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), *_nothing(column), 0 * one, 0 * one)
+    zero = 0 * one
+    return Bulk(one, column, one, zero, column, 0 * column, np.zeros(groups), *_nothing(column), zero, zero, column)
 
 
 def bulk_law(
@@ -227,7 +232,7 @@ def bulk_law(
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(
         directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
-        np.zeros_like(directions),
+        np.zeros_like(directions), seen_lengths(groups.weight, profile * np.sqrt(directions)),
     )  # fmt: skip
     return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
@@ -316,7 +321,7 @@ def _correlated(
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(
         found.share, found.profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
-        found.longest,
+        found.longest, seen_lengths(groups.weight, found.lengths),
     )  # fmt: skip
     bulk = _with_norms(bulk, problem, step, groups, mean_variance, found.components)
     # The special directions of a spectrum resolve the spike and, if rows have a mean along it, what is common to them.

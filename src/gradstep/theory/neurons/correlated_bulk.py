@@ -21,12 +21,14 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.lengths import lengths_of_readouts
 from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.readout_directions import ManyReadouts
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
     mean_law,
+    readout_coefficients,
     resolved_law,
     row_variances,
     rules,
@@ -73,6 +75,8 @@ class CorrelatedClasses(NamedTuple):
         Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
     longest : ndarray, shape (classes,)
         Part of each class that belongs to the longest directions.
+    lengths : ndarray, shape (groups, numbers)
+        The lengths of an input that the rows see, as `gradstep.theory.neurons.lengths.seen_lengths` takes them.
     """
 
     share: Array
@@ -83,6 +87,7 @@ class CorrelatedClasses(NamedTuple):
     components: Array
     common: Array
     longest: Array
+    lengths: Array
 
 
 def correlated_classes(
@@ -131,6 +136,9 @@ def correlated_classes(
         profile, special_profile = np.split(both, [len(found.nodes)], axis=1)
     # The mean of all directions is known.
     mean = (profile @ found.share)[:, None]
+    lengths = profile / mean * np.sqrt(found.share)
+    if not isinstance(law, CorrelatedLaw) and law.stretched:
+        lengths = lengths_of_readouts(law, readout_coefficients(groups, step, readout))
     mean_variance = step.mean_variance(a, a_square)
     common = np.zeros(len(found.special))
     if step.common is not None and not isinstance(law, CorrelatedLaw) and len(found.plane_diagonals):
@@ -139,7 +147,7 @@ def correlated_classes(
         common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common,
-        found.longest,
+        found.longest, lengths,
     )  # fmt: skip
 
 

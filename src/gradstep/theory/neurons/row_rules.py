@@ -53,6 +53,7 @@ __all__ = [
     "RowRules",
     "levels",
     "mean_law",
+    "readout_coefficients",
     "resolved_law",
     "row_variances",
     "rules",
@@ -577,6 +578,22 @@ def several_readouts(law: DampedLaw | StretchedLaw, step: StepStatistics, readou
     return ManyReadouts.of(values / scale, share, own, diagonal_bounds(law), turned=bool(law.root < 0))
 
 
+def readout_coefficients(groups: Groups, step: StepStatistics, readout: Readout) -> Array:
+    """Return the coefficients of ``C``, ``q`` times its linear stretch and the rest in the covariance of each group.
+
+    They are in the units of `mean_law`, and have shape (groups, 3).
+    """
+    own = _own_of_groups(groups, step, readout)
+    return np.stack([own**2, own * groups.readout, groups.readout_square], axis=1)
+
+
+def _own_of_groups(groups: Groups, step: StepStatistics, readout: Readout) -> Array:
+    """Return what the network's own output makes of the rows of each group, over what it makes of a row in the mean."""
+    scale = math.sqrt(readout.second_moment)
+    own = step.own_stretch(scale * groups.readout, scale**2 * groups.readout_square) / _own(step, readout)
+    return np.asarray(np.broadcast_to(own, groups.readout.shape))
+
+
 def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:
     """Return the variances of the rows of each group at the nodes of rules of a mean law, and of their vectors.
 
@@ -585,9 +602,8 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
 
     Docs, "Bases of stretched rows", equation (B5).
     """
-    scale = math.sqrt(readout.second_moment)
+    scale, own = math.sqrt(readout.second_moment), _own_of_groups(groups, step, readout)
     a, a_square = groups.readout, groups.readout_square
-    own = np.broadcast_to(step.own_stretch(scale * a, scale**2 * a_square) / _own(step, readout), a.shape)
 
     def at(nodes: Array, diagonals: Array) -> Array:
         # Rows of one readout have the eigenvalues themselves.

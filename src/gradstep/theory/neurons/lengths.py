@@ -1,0 +1,94 @@
+"""The lengths of an input, as the rows of each group of neurons see them.
+
+The variance of a pre-activation at an input ``x`` is ``x.Sigma.x / d``, where ``Sigma / d`` is the covariance of the
+rows off the spike. It fluctuates with ``x``, for all neurons alike. Isotropic rows see the length of ``x`` there. Other
+rows see another length, and two groups see the same one only if they have the same covariance, up to a factor. The
+covariance of two lengths is ``2 tr(Sigma_1 Sigma_2) / (tr Sigma_1 tr Sigma_2)``. This project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.theory.neurons.stretched_law import StretchedLaw
+from gradstep.theory.step.correlated_samples import words_trace
+from gradstep.theory.step.damped_law import DampedLaw
+
+__all__ = ["lengths_of_readouts", "seen_lengths"]
+
+#: Most independent lengths: a covariance is a parabola in the readout.
+_MOST = 3
+#: Least mean square of a length that counts, over that of the first one.
+_LEAST = 1e-9
+
+Array = NDArray[np.float64]
+
+
+def seen_lengths(weight: Array, seen: Array) -> Array:
+    """Return how much of a few independent lengths groups of given weights see, shape (groups, lengths).
+
+    The products of `seen`, shape (groups, numbers), with standard normal numbers are the same lengths, in units of the
+    length that isotropic rows see. The first of the few lengths has the largest mean square, and so on.
+
+    Docs, "Uniform equivalent", equation (E7a).
+    """
+    square, basis = np.linalg.eigh((weight * seen.T) @ seen)
+    count = min(_MOST, int(np.count_nonzero(square > _LEAST * square[-1])))
+    return np.asarray(seen @ basis[:, -1 : -count - 1 : -1])
+
+
+def lengths_of_readouts(law: DampedLaw | StretchedLaw, coefficients: Array) -> Array:
+    """Return lengths as `seen_lengths` takes them, of rows that the samples of a step stretch.
+
+    The law is the mean law of the rows, and `coefficients`, shape (groups, 3), are those of ``C``, of ``q`` times the
+    linear part of the stretch, and of the rest in the covariance of a group.
+
+    Docs, "Uniform equivalent", equation (E7a).
+    """
+    means, products = _of_damped(law) if isinstance(law, DampedLaw) else _of_plain(law)
+    size, basis = np.linalg.eigh(products)
+    return np.asarray(coefficients @ (basis * np.sqrt(np.maximum(size, 0.0))) / (coefficients @ means)[:, None])
+
+
+def _of_plain(law: StretchedLaw) -> tuple[Array, Array]:
+    """Return the traces over d of ``C``, ``2 q CBC`` and ``q^2 CBCBC + t CSC``, and those of their products."""
+    samples, q, t = law.samples, float(law.root), float(law.strength)
+    squares = samples.law.residual**2 / samples.law.square
+
+    def trace(word: str, *powers: int) -> float:
+        """Return the trace of a word in B and S with powers of C after each letter."""
+        return words_trace(samples, [None if letter == "B" else squares for letter in word], list(powers))
+
+    c2 = samples.spectrum.moment(2)
+    means = np.array([1.0, 2 * q * trace("B", 2), q**2 * trace("BB", 1, 2) + t * trace("S", 2)])
+    products = np.zeros((3, 3))
+    products[0] = c2, 2 * q * trace("B", 3), q**2 * trace("BB", 1, 3) + t * trace("S", 3)
+    products[1, 1] = 4 * q**2 * trace("BB", 2, 2)
+    products[1, 2] = 2 * q * (q**2 * trace("BBB", 2, 1, 2) + t * trace("BS", 2, 2))
+    products[2, 2] = q**4 * trace("BBBB", 1, 2, 1, 2) + 2 * q**2 * t * trace("BBS", 1, 2, 2) + t**2 * trace("SS", 2, 2)
+    return means, np.triu(products) + np.triu(products, 1).T
+
+
+def _of_damped(law: DampedLaw) -> tuple[Array, Array]:
+    """Return the same after a damped step, for ``C``, ``q (PBC + CBP)`` and ``q^2 PBCBP + t PSP``."""
+    q, t, c2 = law.root, law.strength, law.samples.spectrum.moment(2)
+
+    def of(readout: float) -> DampedLaw:
+        return replace(law, linear=readout * q, root=abs(readout * q), strength=readout**2 * t)
+
+    one, other, half, other_half = (of(readout) for readout in (1.0, -1.0, 0.5, -0.5))
+    mean = replace(law, linear=0.0)
+    square = {each: known.second_moment for each, known in ((1, one), (-1, other), (0.5, half), (-0.5, other_half))}
+    odd, odd_half = ((square[x] - square[-x]) / 2 for x in (1, 0.5))
+    even, even_half = ((square[x] + square[-x]) / 2 - c2 for x in (1, 0.5))
+    # Of a row of readout a: the products of degrees one to four in a.
+    third = (odd - 2 * odd_half) * 4 / 3
+    first, fourth = odd - third, (even - 4 * even_half) * 4 / 3
+    across = (mean.second_moment - c2 - fourth) / 2
+    second = even - fourth - 2 * across
+    means = np.array([1.0, (one.mean - other.mean) / 2, mean.mean - 1])
+    products = [[c2, first / 2, across], [first / 2, second, third / 2], [across, third / 2, fourth]]
+    return means, np.array(products)

@@ -349,10 +349,12 @@ def _tables_in_plane(
         groups,
         step.alignment,
         coarser,
-        length_dimension(problem.activation, "network", _length_dimension_in_plane(step, sizes.d, leading=leading)),
+        length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
+    if features.lengths.size:
+        features = replace(features, lengths=bulk.lengths)
     return Tables(features, groups, bulk)
 
 

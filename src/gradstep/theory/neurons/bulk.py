@@ -36,7 +36,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.lengths import seen_lengths
+from gradstep.theory.neurons.lengths import lengths_of_readouts, seen_lengths
 from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.rational_rule import LawAtPoints, Others, sparse_rule
 from gradstep.theory.neurons.row_rules import (
@@ -44,6 +44,7 @@ from gradstep.theory.neurons.row_rules import (
     LEVELS,
     levels,
     mean_law,
+    readout_coefficients,
     resolved_law,
     row_variances,
     rules,
@@ -230,9 +231,10 @@ def bulk_law(
     mean_variance = step.mean_variance(a, a_square)
     components = np.concatenate([root * part.components for root, part in zip(roots, parts, strict=True)])
     noise = groups.projection_noise / mean_variance
+    lengths = _lengths(step.samples, step, groups, problem.readout, directions, profile)
     bulk = Bulk(
         directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
-        np.zeros_like(directions), seen_lengths(groups.weight, profile * np.sqrt(directions)),
+        np.zeros_like(directions), seen_lengths(groups.weight, lengths),
     )  # fmt: skip
     return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
@@ -430,12 +432,8 @@ def _in_mean(
 
     Docs, "Structured bulk", equation (A4a).
     """
-    law, by_output = samples.law, None
-    if step.curvature != 0:
-        # The own output stretches all rows in proportion to their readouts, as B does: here it is a part of B.
-        in_proportion, by_row = step.own_drift
-        by_output, step = np.array([in_proportion / step.curvature]), replace(step, own_drift=(0.0, by_row))
-    alike = CorrelatedSamples(samples.law, samples.ratio, samples.linear, ISOTROPIC, by_output=by_output)
+    law = samples.law
+    alike, step = _as_correlated(samples, step)
     frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
     mean = mean_law(alike, step, readout, *output)
     assert isinstance(mean, StretchedLaw)
@@ -471,6 +469,28 @@ def _in_mean(
         stretch = step.curvature / mean.root * found.plane_diagonals[1]
         common = stretch * (found.overlap @ frame[1])
     return [_Part(share, found.share, profile, special_profile, found.overlap, common, found.components)]
+
+
+def _as_correlated(samples: StepSamples, step: StepStatistics) -> tuple[CorrelatedSamples, StepStatistics]:
+    """Return the samples and the step in the terms of correlated inputs, with equal eigenvalues."""
+    by_output = None
+    if step.curvature != 0:
+        # The own output stretches all rows in proportion to their readouts, as B does: here it is a part of B.
+        in_proportion, by_row = step.own_drift
+        by_output, step = np.array([in_proportion / step.curvature]), replace(step, own_drift=(0.0, by_row))
+    return CorrelatedSamples(samples.law, samples.ratio, samples.linear, ISOTROPIC, by_output=by_output), step
+
+
+def _lengths(
+    samples: StepSamples, step: StepStatistics, groups: Groups, readout: Readout, directions: Array, profile: Array
+) -> Array:
+    """Return the lengths of an input that the rows see, from classes of directions where these have all eigenvectors."""
+    if step.curvature == 0:
+        return profile * np.sqrt(directions)
+    alike, changed = _as_correlated(samples, step)
+    mean = mean_law(alike, changed, readout)
+    assert isinstance(mean, StretchedLaw)
+    return lengths_of_readouts(mean, readout_coefficients(groups, changed, readout))
 
 
 def _frame(step: StepStatistics) -> Array:

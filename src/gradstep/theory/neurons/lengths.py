@@ -17,7 +17,7 @@ from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import words_trace
 from gradstep.theory.step.damped_law import DampedLaw
 
-__all__ = ["lengths_of_readouts", "seen_lengths"]
+__all__ = ["lengths_of_readouts", "lengths_off", "seen_lengths"]
 
 #: Most independent lengths: a covariance is a parabola in the readout.
 _MOST = 3
@@ -38,6 +38,23 @@ def seen_lengths(weight: Array, seen: Array) -> Array:
     square, basis = np.linalg.eigh((weight * seen.T) @ seen)
     count = min(_MOST, int(np.count_nonzero(square > _LEAST * square[-1])))
     return np.asarray(seen @ basis[:, -1 : -count - 1 : -1])
+
+
+def lengths_off(weight: Array, lengths: Array, variance: Array, direction: Array, d: float) -> Array:
+    """Return the lengths of an input off a direction, as `seen_lengths` does.
+
+    The direction is a unit vector of shape (special,), and the variances of the groups in the special directions have
+    shape (groups, special), over the mean of all directions.
+
+    Docs, "Uniform equivalent", equation (E7a).
+    """
+    part = variance @ np.square(direction) / d
+    products = lengths @ lengths.T - 2 / d * (variance * np.square(direction)) @ variance.T + d * np.outer(part, part)
+    products /= np.outer(1 - part, 1 - part)
+    root = np.sqrt(weight)
+    square, basis = np.linalg.eigh(products * np.outer(root, root))
+    count = min(_MOST, int(np.count_nonzero(square > _LEAST * square[-1])))
+    return np.asarray(basis[:, -1 : -count - 1 : -1] * np.sqrt(square[-1 : -count - 1 : -1]) / root[:, None])
 
 
 def lengths_of_readouts(law: DampedLaw | StretchedLaw, coefficients: Array) -> Array:

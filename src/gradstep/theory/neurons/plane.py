@@ -21,6 +21,7 @@ from gradstep.gaussian import hermite_rule
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.lengths import lengths_off
 from gradstep.theory.step.statistics import StepStatistics
 
 __all__ = ["groups_in_plane", "unit_vector"]
@@ -71,6 +72,8 @@ def groups_in_plane(
     columns["weight"] = np.outer(groups.weight, weight).ravel()
     columns["rest"] = (np.sqrt(groups.variance)[:, None] * (known[:, None] + own)).ravel()
     columns["variance"] = np.repeat(left * groups.variance, _NODES)
+    off_both = lengths_off(groups.weight, bulk.lengths, bulk.special_profile, second, d)
+    bulk = replace(bulk, lengths=off_both)
     pull /= np.sqrt(left)[:, None, None]
     overlap = float(second @ bulk.teacher)
     of_groups = (f.name for f in fields(bulk) if f.name not in _SHARED)

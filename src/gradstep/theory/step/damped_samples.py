@@ -483,7 +483,9 @@ class DampedSamples:
         lost = self.linear * (1 - found)
         inner = self.ridge / self.divisor * (self.linear * found + lost * taken)
         first = lost * self.left - inner + self.left * (changed * (lost - inner) - gain * lost)
-        return (lost, first), *((one.linear / self.left, one.linear * (1 + changed - gain)) for one in self.directions[1:])
+        return (lost, first), *(
+            (one.linear / self.left, one.linear * (1 + changed - gain)) for one in self.directions[1:]
+        )
 
     @property
     def _along_noise(self) -> tuple[Array, ...]:

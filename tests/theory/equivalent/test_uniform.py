@@ -216,21 +216,23 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     along_spike = np.zeros((len(half_weight), len(density), 3 + special))
     along_spike[..., 0] = features.mean.T * means
     off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
-    # What all neurons see of an input's length, and the teacher does not.
-    by_length = np.zeros_like(along_spike)
-    by_length[..., 0] = features.length_slope.T * means
-    design = np.concatenate([along_spike[:, None], by_length[:, None], off_spike], axis=1)
-    design = design.reshape(len(half_weight), 2 + special, -1)
+    # What the neurons see of an input's lengths, and the teacher does not.
+    count = features.lengths.shape[1]
+    by_length = np.zeros((len(half_weight), count, *along_spike.shape[1:]))
+    for k, seen in enumerate(features.lengths.T):
+        by_length[:, k, :, 0] = (features.length_slope * seen[:, None]).T * means
+    design = np.concatenate([along_spike[:, None], by_length, off_spike], axis=1)
+    design = design.reshape(len(half_weight), 1 + count + special, -1)
     labels = np.column_stack(
-        [features.teacher_mean, np.zeros_like(half_weight), np.outer(features.teacher_slope, bulk.teacher)]
+        [features.teacher_mean, np.zeros((len(half_weight), count)), np.outer(features.teacher_slope, bulk.teacher)]
     )
     unknowns = design.shape[-1]
     rows = np.concatenate([(half_weight[:, None, None] * design).reshape(-1, unknowns), np.eye(unknowns)])
     values = np.concatenate([(half_weight[:, None] * labels).ravel(), np.zeros(unknowns)])
     fitted = design @ np.linalg.lstsq(rows, values)[0]
     np.testing.assert_allclose(solved.learned[0], fitted[:, 0], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(solved.rest_slope[0], fitted[:, 2:] @ bulk.teacher, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(solved.length_slope[0], fitted[:, 1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(solved.rest_slope[0], fitted[:, 1 + count :] @ bulk.teacher, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(solved.length_slopes[0], fitted[:, 1 : 1 + count].T, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.usefixtures("one_direction")

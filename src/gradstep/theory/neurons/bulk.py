@@ -484,7 +484,10 @@ def _as_correlated(samples: StepSamples, step: StepStatistics) -> tuple[Correlat
 def _lengths(
     samples: StepSamples, step: StepStatistics, groups: Groups, readout: Readout, directions: Array, profile: Array
 ) -> Array:
-    """Return the lengths of an input that the rows see, from classes of directions where these have all eigenvectors."""
+    """Return the lengths of an input that the rows see, as `seen_lengths` takes them.
+
+    If the samples stretch no rows, all have the eigenvectors of one matrix, and the classes of directions are enough.
+    """
     if step.curvature == 0:
         return profile * np.sqrt(directions)
     alike, changed = _as_correlated(samples, step)

@@ -28,45 +28,25 @@ _ROOT_HALF = math.sqrt(0.5)
 
 @dataclass(frozen=True)
 class Elementary:
-    """One elementary function.
+    """One elementary function."""
 
-    Parameters
-    ----------
-    name : str
-        How formulas call it.
-    value, derivative : callable
-        The function and its ordinary derivative on an array (at a kink: the value from one side, 0 at a jump of a
-        step function).
-    kinks : tuple of float
-        Points where the function or its first derivative is not continuous.
-    parity : {"odd", "even"} or None
-    strip : float
-        Effective half-width of the strip around the real axis in which the function (between kinks) is analytic and
-        of moderate size; a trapezoidal rule of step ``2 pi strip / 32`` resolves its square to rounding. For an
-        entire function that grows along the imaginary axis this is finite: 16 / t for growth ``exp(t |Im x|)``.
-    entire : bool
-        Whether `strip` stands for such growth rather than for a pole.
-    degree : int or None
-        Degree if the function is a polynomial.
-    piecewise_linear : bool
-        Whether the function is linear between its kinks.
-    positive : bool
-        Whether the argument has to be positive (logarithm, square root).
-    of_exponential : callable, optional
-        The value as a function of ``exp(x)`` in place of ``x``, a NumPy array that it may overwrite, with rounding
-        relative to one: an average over ``m + s z`` then needs no exponential but those of ``m`` and of ``s z``.
-    """
-
-    name: str
+    name: str  #: How formulas call it.
+    #: The function and its ordinary derivative on an array (at a kink: the value from one side, 0 at a jump of a step
+    #: function).
     value: Kernel
     derivative: Kernel
-    kinks: tuple[float, ...] = ()
+    kinks: tuple[float, ...] = ()  #: Points where the function or its first derivative is not continuous.
     parity: Parity | None = None
+    #: Effective half-width of the strip around the real axis in which the function (between kinks) is analytic and of
+    #: moderate size; a trapezoidal rule of step ``2 pi strip / 32`` resolves its square to rounding. For an entire
+    #: function that grows along the imaginary axis this is finite: 16 / t for growth ``exp(t |Im x|)``.
     strip: float = math.inf
-    entire: bool = False
-    degree: int | None = None
-    piecewise_linear: bool = False
-    positive: bool = False
+    entire: bool = False  #: Whether `strip` stands for such growth rather than for a pole.
+    degree: int | None = None  #: Degree if the function is a polynomial.
+    piecewise_linear: bool = False  #: Whether the function is linear between its kinks.
+    positive: bool = False  #: Whether the argument has to be positive (logarithm, square root).
+    #: The value as a function of ``exp(x)`` in place of ``x``, a NumPy array that it may overwrite, with rounding
+    #: relative to one: an average over ``m + s z`` then needs no exponential but those of ``m`` and of ``s z``.
     of_exponential: Kernel | None = None
 
     @property

@@ -55,41 +55,25 @@ Finished = TypeVar("Finished")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as its settings file describes it.
+    """A figure as its settings file describes it."""
 
-    Attributes
-    ----------
-    name, paper, row, title, summary : str
-        Identifier, paper, row of the coverage table, title, and a summary of what the figure shows.
-    stated, ours : str
-        The settings that the paper states, and those that are chosen here.
-    experiment : str
-        Name of its module.
-    item : str
-        The paper's own name for it, such as its figure's number; empty if the paper has none.
-    headline : bool
-        Whether the figure belongs to the short report.
-    settings : mapping
-        What the experiment needs: every other key of the file. ``notes`` stand under the figure, with the preset's
-        sizes in the places of ``{d}`` and the like (``{half}`` is half of d).
-    presets : mapping
-        Sizes, points and seeds by preset name.
-    criterion : mapping
-        Bounds on ``largest_z``, ``median_z`` and ``beyond_three`` (see `gradstep.papers.outcome.Verdict`).
-    """
-
+    #: Identifier, paper, row of the coverage table, title, and a summary of what the figure shows.
     name: str
     paper: str
     row: str
     title: str
     summary: str
+    #: The settings that the paper states, and those that are chosen here.
     stated: str
     ours: str
-    experiment: str
-    item: str
-    headline: bool
+    experiment: str  #: Name of its module.
+    item: str  #: The paper's own name for it, such as its figure's number; empty if the paper has none.
+    headline: bool  #: Whether the figure belongs to the short report.
+    #: What the experiment needs: every other key of the file. ``notes`` stand under the figure, with the preset's sizes
+    #: in the places of ``{d}`` and the like (``{half}`` is half of d).
     settings: Mapping[str, Any]
-    presets: Mapping[str, Mapping[str, Any]]
+    presets: Mapping[str, Mapping[str, Any]]  #: Sizes, points and seeds by preset name.
+    #: Bounds on ``largest_z``, ``median_z`` and ``beyond_three`` (see `gradstep.papers.outcome.Verdict`).
     criterion: Mapping[str, float]
 
     def at(self, preset: str) -> Experiment:

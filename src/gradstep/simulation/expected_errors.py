@@ -77,27 +77,15 @@ class Risk(NamedTuple):
 
 @dataclass(frozen=True)
 class Population:
-    """A first layer with the law of its inputs and labels.
+    """A first layer with the law of its inputs and labels."""
 
-    Parameters
-    ----------
-    seed : int
-        Of the signs of the noise.
-    width : int
-        Number of features.
-    noise_variance : float
-        Mean square of the label noise.
-    draw : callable
-        ``draw(turn, rows)`` yields blocks of `Rows`; turns are independent of one another.
-    risk : callable
-        ``risk(readouts, rows)`` returns the `Risk` of readouts (N, P), independent of all draws; measured on that many
-        rows if there is no exact one.
-    """
-
-    seed: int
-    width: int
-    noise_variance: float
+    seed: int  #: Of the signs of the noise.
+    width: int  #: Number of features.
+    noise_variance: float  #: Mean square of the label noise.
+    #: ``draw(turn, rows)`` yields blocks of `Rows`; turns are independent of one another.
     draw: Callable[[int, int], Iterator[Rows]]
+    #: ``risk(readouts, rows)`` returns the `Risk` of readouts (N, P), independent of all draws; measured on that many
+    #: rows if there is no exact one.
     risk: Callable[[Host, int], Risk]
 
 

@@ -54,33 +54,26 @@ _SLOWER = "one that grows less fast, or a smaller step"
 
 @dataclass(frozen=True)
 class ConditionalFeatures:
-    """Tables over groups and nodes of kappa.
+    """Tables over groups and nodes of kappa."""
 
-    Attributes
-    ----------
-    kappa, weight : ndarray, shape (nodes,)
-        Nodes and probability weights. With an odd activation only the positive half is kept (weights doubled) and the
-        teacher's tables hold the parity that the features can see.
-    mean, slope, variance : ndarray, shape (groups, nodes)
-        ``g0``, ``g1`` and ``g2``.
-    teacher_mean, teacher_slope, teacher_square : ndarray, shape (nodes,)
-        ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
-    length_slope : ndarray, shape (groups, nodes) or (groups, 0)
-        Slope of ``g0`` along the input's length, a standard normal (`row_features`).
-    rest : ndarray, shape (nodes,)
-        Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
-        then follow each other, and t is the teacher's coordinate off both directions.
-    """
-
+    #: Nodes and probability weights. With an odd activation only the positive half is kept (weights doubled) and the
+    #: teacher's tables hold the parity that the features can see. Shape (nodes,).
     kappa: NDArray[np.float64]
     weight: NDArray[np.float64]
+    #: ``g0``, ``g1`` and ``g2``. Shape (groups, nodes).
     mean: NDArray[np.float64]
     slope: NDArray[np.float64]
     variance: NDArray[np.float64]
+    #: ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
+    #: Shape (nodes,).
     teacher_mean: NDArray[np.float64]
     teacher_slope: NDArray[np.float64]
     teacher_square: NDArray[np.float64]
+    #: Slope of ``g0`` along the input's length, a standard normal (`row_features`).
+    #: Shape (groups, nodes) or (groups, 0).
     length_slope: NDArray[np.float64]
+    #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
+    #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
 
     @cached_property

@@ -104,27 +104,16 @@ class _Average(NamedTuple):
 
 @dataclass(frozen=True)
 class LeverageTable:
-    """Tables of the features for the fixed point, with a batch axis (of length one where shared).
+    """Tables of the features for the fixed point, with a batch axis (of length one where shared)."""
 
-    Attributes
-    ----------
-    slope, variance : ndarray, shape (1 or batch, groups, nodes)
-        ``g1`` and ``g2``.
-    weight : ndarray, shape (1 or batch, nodes)
-        Probability weights of the nodes.
-    fraction : ndarray, shape (1 or batch, groups)
-        ``N_g / N``.
-    share : ndarray, shape (1 or batch, classes)
-        ``p_j``, which sum to one (default: one class).
-    profile : ndarray, shape (1 or batch, classes, groups)
-        ``u_gj``, of mean one over the classes (default: one).
-    """
-
+    #: ``g1`` and ``g2``, shape (1 or batch, groups, nodes).
     slope: _Array
     variance: _Array
-    weight: _Array
-    fraction: _Array
+    weight: _Array  #: Probability weights of the nodes, shape (1 or batch, nodes).
+    fraction: _Array  #: ``N_g / N``, shape (1 or batch, groups).
+    #: ``p_j``, which sum to one (default: one class). Shape (1 or batch, classes).
     share: _Array = field(default_factory=lambda: np.ones((1, 1)))
+    #: ``u_gj``, of mean one over the classes (default: one). Shape (1 or batch, classes, groups).
     profile: _Array = field(default_factory=lambda: np.ones((1, 1, 1)))
 
     def __post_init__(self) -> None:
@@ -192,31 +181,21 @@ class LeverageTable:
 
 @dataclass(frozen=True)
 class LeverageEquations:
-    """Coefficients of the fixed point, with a batch axis.
-
-    Attributes
-    ----------
-    table : LeverageTable
-    width, directions, samples, ridge : ndarray, shape (batch,)
-        ``N``, ``d - 1``, ``n`` and the penalty.
-    population : ndarray, shape (batch,), optional
-        Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
-        wherever samples are summed.
-    neurons, per_direction : ndarray, shape (batch, groups)
-        ``N_g`` and ``N_g / (d - 1)``.
-    sampling : ndarray, shape (batch, nodes)
-        ``n w``.
-    """
+    """Coefficients of the fixed point, with a batch axis."""
 
     table: LeverageTable
+    #: ``N``, ``d - 1``, ``n`` and the penalty. Shape (batch,).
     width: _Array
     directions: _Array
     samples: _Array
     ridge: _Array
+    #: Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
+    #: wherever samples are summed. Shape (batch,).
     population: _Array | None = None
+    #: ``N_g`` and ``N_g / (d - 1)``, shape (batch, groups).
     neurons: _Array = field(init=False)
     per_direction: _Array = field(init=False)
-    sampling: _Array = field(init=False)
+    sampling: _Array = field(init=False)  #: ``n w``, shape (batch, nodes).
 
     def __post_init__(self) -> None:
         neurons = self.width[:, None] * self.table.fraction

@@ -42,15 +42,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Classes of eigenvectors of the inputs' covariance.
+    """Classes of eigenvectors of the inputs' covariance."""
 
-    Attributes
-    ----------
-    eigenvalue, share, teacher : ndarray, shape (classes,)
-        Eigenvalues, the share of the directions in each class, and the teacher's part ``|bt|^2`` there. Both sum to
-        one, and so does ``share * eigenvalue``.
-    """
-
+    #: Eigenvalues, the share of the directions in each class, and the teacher's part ``|bt|^2`` there. Both sum to one,
+    #: and so does ``share * eigenvalue``. Shape (classes,).
     eigenvalue: Array
     share: Array
     teacher: Array

@@ -242,19 +242,11 @@ class _Means(NamedTuple):
 
 @dataclass(frozen=True)
 class DampedLaw(RowLaw[DampedPoints]):
-    """The covariance of rows after a damped step, of one readout or in the mean over several.
-
-    Attributes
-    ----------
-    samples : DampedSamples
-    strength : float
-        ``t``, the variance that the step adds per unit of ``P S P``, without what its linear part adds.
-    linear, root : float
-        ``k``, of the readout's sign, and ``q``: zero if the step stretches no rows.
-    """
+    """The covariance of rows after a damped step, of one readout or in the mean over several."""
 
     samples: DampedSamples
-    strength: float
+    strength: float  #: ``t``, the variance that the step adds per unit of ``P S P``, without what its linear part adds.
+    #: ``k``, of the readout's sign, and ``q``: zero if the step stretches no rows.
     linear: float = 0.0
     root: float = 0.0
 

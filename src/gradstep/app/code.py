@@ -14,8 +14,6 @@ from gradstep.app.training import Training
 from gradstep.checks import is_infinite
 from gradstep.theory.references import REFERENCES
 
-__all__ = ["Points", "code_of"]
-
 _SIZES = ("n", "width", "n_step")
 _NO_STEP, _BOUNDS = "no step", ("kernel lower bound", "best linear error")
 #: Bounds that differ by less are the same.

@@ -14,8 +14,6 @@ from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.papers.places import Settings, sizes_at
 from gradstep.problem import Problem, Step
 
-__all__ = ["elsewhere", "presets"]
-
 #: Curves that the page compares.
 _MOST = 4
 #: Parameters of the papers that are an axis of the page; a parameter that is not a ratio to d is left out.

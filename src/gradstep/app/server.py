@@ -43,8 +43,6 @@ from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.plain import plain
 
-__all__ = ["LOOPBACK", "create_app", "serve"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 _LARGEST_BODY = 32 * 1024

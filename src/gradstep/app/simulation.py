@@ -20,8 +20,6 @@ from gradstep.sweeps import Design, Failure, Store, design_of, execute
 from gradstep.sweeps.task import digest
 from gradstep.theory import Prediction, predict_each
 
-__all__ = ["simulation"]
-
 _MOST_PLACES = 40
 _MOST_SEEDS = 100
 #: Floating-point operations of one network (some ten seconds), and of all of them (some hours).

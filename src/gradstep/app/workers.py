@@ -16,8 +16,6 @@ from typing import Any
 from gradstep.children import deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 
-__all__ = ["Busy", "Ended", "Gone", "TooLong", "Workers"]
-
 _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable state
 
 

@@ -33,17 +33,11 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class Diagonals(NamedTuple):
-    """Diagonals of some matrices, as functions of an eigenvalue.
+    """Diagonals of some matrices, as functions of an eigenvalue."""
 
-    Attributes
-    ----------
-    points : ndarray, shape (points,)
-        ``z_i``, in the upper half-plane.
-    coefficients : ndarray, shape (1 + 2 points, matrices)
-        Of the functions, in the order of `gradstep.theory.neurons.rational_rule.function_products`.
-    """
-
-    points: Complex
+    points: Complex  #: ``z_i``, in the upper half-plane. Shape (points,).
+    #: Of the functions, in the order of `gradstep.theory.neurons.rational_rule.function_products`.
+    #: Shape (1 + 2 points, matrices).
     coefficients: Array
 
     def at(self, eigenvalues: Array) -> Array:
@@ -71,18 +65,12 @@ class DiagonalBounds(NamedTuple):
 
     The functions that stand for the diagonals are nearest to them in the mean over all eigenvalues. At a single
     eigenvalue, as one between two bands, such a function may be far from the diagonal.
-
-    Attributes
-    ----------
-    least, most : float
-        The smallest and the largest eigenvalue of C.
-    linear : float
-        ``k / q``: A has ``2 linear`` times ``q CBC``.
     """
 
+    #: The smallest and the largest eigenvalue of C.
     least: float
     most: float
-    linear: float
+    linear: float  #: ``k / q``: A has ``2 linear`` times ``q CBC``.
 
     def of_vectors(self, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals for vectors that have the same means and are within their bounds.

@@ -55,17 +55,10 @@ _ROUNDING = 1e-7
 
 
 class SpikeResolvent(NamedTuple):
-    """The bulk's resolvent between the vectors of a spike.
+    """The bulk's resolvent between the vectors of a spike."""
 
-    Attributes
-    ----------
-    between : ndarray, shape (3, 3)
-        Between the spike's direction, the teacher's and the gradient's.
-    determinant : complex
-        It vanishes at an eigenvalue that the bulk has by itself along the directions of the samples' projections.
-    """
-
-    between: Complex
+    between: Complex  #: Between the spike's direction, the teacher's and the gradient's. Shape (3, 3).
+    #: It vanishes at an eigenvalue that the bulk has by itself along the directions of the samples' projections.
     determinant: complex
 
 

@@ -26,7 +26,7 @@ _WIDTH = 1024
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues of the covariance of the features, decreasing, as shares of their sum; NaN where features overflow."""
+    """Eigenvalues of the features' covariance, decreasing, as shares of their sum; NaN where features overflow."""
 
     #: Before and after the step, shape (width,).
     initial: Host

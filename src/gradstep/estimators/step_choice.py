@@ -74,7 +74,7 @@ def candidates(damping: float, *, redraw: bool, smooth: bool = False) -> list[Mo
 
 @dataclass(frozen=True)
 class PenaltyPath:
-    """Leave-one-out errors of the readout after one move along its penalties, in units of the variance of the targets."""
+    """Leave-one-out errors of the readout after a move along its penalties, in units of the variance of the targets."""
 
     penalties: Host  #: Increasing, over the mean squared length of a row of centred features. Shape (P,).
     #: Each row scored with a step that has not seen it, and with one that has. The same where no row of the fit is one

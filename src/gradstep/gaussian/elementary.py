@@ -177,14 +177,6 @@ def _bell(x: Any, height: float, narrower: float) -> Any:
     return exponential
 
 
-def _sigmoid_derivative(x: Any) -> Any:
-    return _bell(x, 1.0, 1.0)
-
-
-def _tanh_derivative(x: Any) -> Any:
-    return _bell(x, 4.0, 2.0)
-
-
 def _tanh_of_exponential(exponential: Any) -> Any:
     np.square(exponential, out=exponential)
     exponential += 1.0
@@ -203,10 +195,6 @@ def _sigmoid_of_exponential(exponential: Any) -> Any:
 def _silu_derivative(x: Any) -> Any:
     value = _sigmoid(x)
     return value * (1.0 + x * (1.0 - value))
-
-
-def _mish(x: Any) -> Any:
-    return x * _tanh(_softplus(x))
 
 
 def _mish_derivative(x: Any) -> Any:
@@ -262,12 +250,19 @@ def _table() -> dict[str, Elementary]:
         Elementary("elu", *_elu(1.0, 1.0), kinks=(0.0,)),
         Elementary("selu", *_elu(SELU_DEPTH, SELU_SCALE), kinks=(0.0,)),
         Elementary(
-            "tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2, of_exponential=_tanh_of_exponential
+            "tanh",
+            _tanh,
+            lambda x: _bell(x, 4.0, 2.0),
+            parity="odd",
+            strip=math.pi / 2,
+            of_exponential=_tanh_of_exponential,
         ),
-        Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi, of_exponential=_sigmoid_of_exponential),
+        Elementary(
+            "sigmoid", _sigmoid, lambda x: _bell(x, 1.0, 1.0), strip=math.pi, of_exponential=_sigmoid_of_exponential
+        ),
         Elementary("softplus", _softplus, _sigmoid, strip=math.pi),
         # Its poles are where exp(x) is one of -1 + i and -1 - i.
-        Elementary("mish", _mish, _mish_derivative, strip=0.75 * math.pi),
+        Elementary("mish", lambda x: x * _tanh(_softplus(x)), _mish_derivative, strip=0.75 * math.pi),
         Elementary("silu", lambda x: x * _sigmoid(x), _silu_derivative, strip=math.pi),
         Elementary(
             "erf", _erf, lambda x: _exp(-x * x) * (2.0 / math.sqrt(math.pi)), parity="odd", strip=2.0, entire=True

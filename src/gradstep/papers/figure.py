@@ -141,24 +141,17 @@ def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> tuple[Figure, ...]:
-    return tuple(_read())
-
-
-def _read() -> Iterator[Figure]:
+def _shipped() -> list[Figure]:
+    named = ("row", "title", "summary", "stated", "ours", "experiment", "presets", "criterion")
+    found = []
     for paper in PAPERS:
         folder = files("gradstep.papers").joinpath(paper, "figures")
-        if not folder.is_dir():
-            continue
-        for entry in folder.iterdir():
-            if entry.name.endswith(".toml"):
-                values = tomllib.loads(entry.read_text(encoding="utf-8"))
-                own = {
-                    key: values.pop(key)
-                    for key in ("row", "title", "summary", "stated", "ours", "experiment", "presets", "criterion")
-                }
-                own |= {"item": values.pop("item", ""), "headline": values.pop("headline", False)}
-                yield Figure(name=entry.name.removesuffix(".toml"), paper=paper, settings=values, **own)
+        for entry in (entry for entry in folder.iterdir() if entry.name.endswith(".toml")):
+            values = tomllib.loads(entry.read_text(encoding="utf-8"))
+            own = {key: values.pop(key) for key in named}
+            own |= {"item": values.pop("item", ""), "headline": values.pop("headline", False)}
+            found.append(Figure(name=entry.name.removesuffix(".toml"), paper=paper, settings=values, **own))
+    return found
 
 
 def run_figure(

@@ -175,25 +175,12 @@ def run_figures(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Finished]:
-    """Yield figures in their order; measurements resume from `cache`.
+    """Yield figures in their order; measurements resume from `cache`, a directory with one file per finished one.
 
-    Parameters
-    ----------
-    preset : {"quick", "standard", "paper"}
-    finish : callable
-        Called with each finished figure; what it returns is yielded. It runs in a separate thread, like the theory,
-        while the workers measure for the next figures.
-    cache : Path
-        Directory with one file per finished measurement.
-    workers : int, optional
-        Processes (default: one per core). Results do not depend on it.
-    progress : callable, optional
-        Called with (finished, total, name of the figure at work); measurements and figures count.
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown preset or a bad number of workers.
+    Each finished figure is handed to `finish`, and what this returns is yielded. It runs in a separate thread, like the
+    theory, while the workers measure for the next figures. Workers are processes (default: one per core), and results
+    do not depend on them. `progress` is called with (finished, total, name of the figure at work); measurements and
+    figures count. Raises `InvalidInput` on an unknown preset or a bad number of workers.
     """
     listed = [figure.tasks(preset) for figure in figures]
     running = execute([task for tasks in listed for task in tasks], Store(cache), workers=workers)

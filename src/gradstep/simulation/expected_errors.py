@@ -110,26 +110,11 @@ def expected_errors(
 ) -> LearningCurve:
     """Return the expected errors of ridge fits for all sizes and penalties.
 
-    Test errors are without the noise of the new row, training errors with that of the labels.
-
-    Parameters
-    ----------
-    population : Population
-    sizes : ndarray of int, shape (A,)
-        Numbers of training rows.
-    ridges : ndarray, shape (B,)
-        Penalties.
-    tolerance : float
-        Standard error that is aimed at, over the test error.
-    pool : int, optional
-        Rows of all pools together, in place of as many as the tolerance needs.
-    progress : callable, optional
-        Called as ``progress(done, total)`` after each pool; the total is an estimate.
-
-    Raises
-    ------
-    InvalidInput
-        If a pool of as many rows as the largest size does not fit in memory.
+    Test errors are without the noise of the new row, training errors with that of the labels. There are A numbers of
+    training rows and B penalties, and the standard error that is aimed at, over the test error, is the tolerance. A
+    `pool` has the rows of all pools together, in place of as many as the tolerance needs. After each pool
+    ``progress(done, total)`` is called; the total is an estimate. Raises `InvalidInput` if a pool of as many rows as
+    the largest size does not fit in memory.
     """
     rows = max(int(sizes.max()), _ROWS_PER_FEATURE * population.width, _FEWEST_ROWS)
     # The blocks of a pool and what they are put together to.

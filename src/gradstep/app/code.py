@@ -74,8 +74,8 @@ def code_of(
     """Return a script that draws what the page draws.
 
     The settings are in the page's form and valid, and the scale of the axis is "linear", "log", or None for the axis'
-    own. The setting at the place `active` is at hand: it decides what the curves are compared with. `noise` says whether
-    "neither" or "both" of the errors have that of the labels. The script draws as many networks as the `points` say.
+    own. The setting at the place `active` is at hand: it decides what the curves are compared with. The noise of the
+    labels is in "neither" or in "both" errors. The script draws as many networks as the `points` say.
     """
     label, scale = AXES[axis.name]["label"], scale or AXES[axis.name]["scale"]
     # What varies in more than one place, or not alike in all settings, is the argument of a function.

@@ -394,15 +394,8 @@ def penalty_averages(
 
     Docs, "Convex losses", equation (P5).
 
-    Parameters
-    ----------
-    penalty : Penalty
-    field, power : ndarray, shape (groups,)
-        Mean and variance of the field h.
-    curvature : ndarray, shape (groups,)
-        ``C``.
-    ridge, width : float
-        The penalty's strength and N.
+    Mean and variance of the field h, its `power`, and the curvature ``C`` have shape (groups,). The penalty's strength
+    is the ridge, and N the width.
     """
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature

@@ -295,26 +295,14 @@ def conditional_features(
 
     Docs, "Uniform equivalent", equation (E8).
 
-    Parameters
-    ----------
-    alignment : float
-        Overlap of the spike direction with the teacher.
-    refine : float
-        Multiplies the resolution in kappa.
-    dimension : float
-        Sets how much the length of an input fluctuates (default: not at all).
-    any_loss : bool
-        Whether the nodes serve losses other than the square: those of an odd activation on either side of zero, and
-        those along a second direction on either side of the teacher's kinks.
-    overlap : float
-        Overlap of a second direction, which is resolved too, with the teacher's rest. Zero if there is none.
+    The alignment is the overlap of the spike direction with the teacher, and the overlap that of a second direction,
+    which is resolved too, with the teacher's rest; it is zero if there is none. `refine` multiplies the resolution in
+    kappa, and the dimension sets how much the length of an input fluctuates (by default not at all). For `any_loss` the
+    nodes serve losses other than the square: those of an odd activation on either side of zero, and those along a
+    second direction on either side of the teacher's kinks.
 
-    Raises
-    ------
-    InvalidInput
-        As `row_features`.
-    NotConverged
-        If the features are so steep that resolving them would take the memory.
+    Raises `InvalidInput` as `row_features` does, and `NotConverged` if the features are so steep that resolving them
+    would take the memory.
     """
     plane = overlap > 0
     # In the plane steep features need half the nodes: errors change by less than 1e-5.

@@ -172,18 +172,10 @@ def _separate_fit(
 
     Docs, "Structured bulk", equation (A4).
 
-    Parameters
-    ----------
-    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
-    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Slopes of the features and of the teacher at the weighed nodes.
-    teacher : ndarray, shape (batch, special)
-        Components of the teacher's rest along the special directions.
-    root : ndarray, shape (batch, special, groups)
-        ``D_j^1/2``.
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``.
+    At the weighed nodes there are the means (batch, nodes, groups) of the features, a unit of each unknown, and those
+    of the teacher, the values (batch, nodes); and the slopes of both. Along the special directions there are the
+    components of the teacher's rest (batch, special) and the root ``D_j^1/2``, shape (batch, special, groups). The
+    linear gain is ``V1``.
     """
     batch, _, groups = spikes.shape
     one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))

@@ -7,6 +7,8 @@ from importlib.metadata import version as version_of
 from math import inf
 from pathlib import Path
 
+from sphinx.pycode import ModuleAnalyzer
+
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "gradstep"
@@ -71,11 +73,14 @@ def skip_generated(app, what, name, obj, skip, options):
     """Leave out what the project does not write: methods that libraries generate in subclasses, fields of tuples.
 
     The ``set_*_request`` methods of scikit-learn and the ``set`` of Matplotlib refer to the sites of these libraries.
-    The fields of a named tuple are in its list of attributes.
+    The fields of a named tuple without a comment beside them are in its list of attributes.
     """
+    if type(obj).__name__ == "_tuplegetter":
+        told = ModuleAnalyzer.for_module(app.env.temp_data["autodoc:module"]).find_attr_docs()
+        return (app.env.temp_data["autodoc:class"], name) not in told
     request = name.startswith("set_") and name.endswith("_request")
     generated = name == "set" and obj.__module__ == "matplotlib.artist"
-    return True if request or generated or type(obj).__name__ == "_tuplegetter" else None
+    return True if request or generated else None
 
 
 def setup(app):

@@ -37,16 +37,10 @@ class Proximal(NamedTuple):
     r"""The proximal point, and the Moreau envelope :math:`M(u)=\min_x \phi(x)+(x-u)^2/2v` at u.
 
     Docs, "Convex losses", equation (P2).
-
-    Attributes
-    ----------
-    point : ndarray
-        The minimiser x.
-    slope, curvature : ndarray
-        First and second derivative of the envelope, ``(u - x)/v`` and ``(1 - dx/du)/v``.
     """
 
-    point: Array
+    point: Array  #: The minimiser x.
+    #: First and second derivative of the envelope, ``(u - x)/v`` and ``(1 - dx/du)/v``.
     slope: Array
     curvature: Array
 

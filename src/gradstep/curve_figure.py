@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gradstep.grid import Axis, Grid
     from gradstep.panels import Scale
 
-__all__ = ["DRAWN", "Look", "check_drawable", "draw_curve"]
-
 _Drawn = TypeVar("_Drawn", Line, Points)
 
 #: Quantities that are drawn if they vary and nothing else is asked for.

@@ -27,21 +27,11 @@ Channel = Literal["real", "sign", "logistic"]
 
 @dataclass(frozen=True)
 class Labels:
-    """The law of the labels given the teacher's input.
+    """The law of the labels given the teacher's input."""
 
-    Attributes
-    ----------
-    channel : {"real", "sign", "logistic"}
-        ``f*(u) + noise``; the sign of that; or class 1 with probability ``1/(1 + exp(-f*(u)))``.
-    mean : ScalarFunction or MultivariateFunction
-        ``E[y | u]``.
-    noise : float
-        Root mean square of ``y - E[y | u]``.
-    """
-
-    channel: Channel
-    mean: ScalarFunction | MultivariateFunction
-    noise: float
+    channel: Channel  #: ``f*(u) + noise``; the sign of that; or class 1 with probability ``1/(1 + exp(-f*(u)))``.
+    mean: ScalarFunction | MultivariateFunction  #: ``E[y | u]``.
+    noise: float  #: Root mean square of ``y - E[y | u]``.
 
     @property
     def link(self) -> ScalarFunction:

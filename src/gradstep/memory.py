@@ -11,8 +11,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from gradstep.errors import InvalidInput
 
-__all__ = ["Remembered", "check_fits", "remembered"]
-
 _T = TypeVar("_T")
 _A = TypeVar("_A", bound=tuple[Any, ...])
 _Function: TypeAlias = Callable[[Sequence[_A]], Iterable[tuple[_A, _T]]]

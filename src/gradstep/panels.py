@@ -93,23 +93,14 @@ class Image:
 
 
 class Field(NamedTuple):
-    """A quantity over a plane, drawn as colours with contours; measured values are circles filled with their colour.
+    """A quantity over a plane, drawn as colours with contours; measured values are circles filled with their colour."""
 
-    Attributes
-    ----------
-    x, y : ndarray, shape (columns,) and (rows,)
-        Increasing or decreasing places.
-    values : ndarray, shape (rows, columns)
-        nan where there is none.
-    label : str
-    measured_x, measured_y, measured : ndarray, optional
-        Places and values of shape (rows, columns) that were measured.
-    """
-
+    #: Increasing or decreasing places, shape (columns,) and (rows,).
     x: Any
     y: Any
-    values: Any
+    values: Any  #: nan where there is none, shape (rows, columns).
     label: str
+    #: Places and values of shape (rows, columns) that were measured.
     measured_x: Any = None
     measured_y: Any = None
     measured: Any = None

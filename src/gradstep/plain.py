@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["plain"]
-
 
 def plain(value: Any) -> Any:
     """Return a value with null for nan and infinities, and lists for tuples and arrays, whatever it is nested in."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-__all__ = ["Report", "progress"]
-
 #: Called as ``progress(done, total, label)``.
 Report = Callable[[float, int, str], None]
 #: Seconds between two lines, and between two pictures of a bar in a notebook.

@@ -14,8 +14,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parsed_toml", "read_json", "read_toml"]
-
 #: Bytes of settings that are read: a device such as /dev/zero has no end.
 _MOST_BYTES = 2**24
 _NESTED = "it is nested too deeply"

@@ -7,8 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Table", "filled", "in_words", "measured", "number"]
-
 #: Between two columns, and where that lets all of them stand side by side; a header that is not broken.
 _GAP, _NARROW, _SHORT = 2, 1, 5
 

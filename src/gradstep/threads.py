@@ -27,8 +27,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blas_threads", "one_thread", "threads_for_factorisation", "threads_for_products"]
-
 #: Multiplications in a product from which several threads pay: one thread does them in about 5 ms.
 _PRODUCT = 2.5e8
 #: Order of a matrix from which its factorisation gains by several threads.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import version
 
-__all__ = ["versions"]
-
 #: Looking one up reads the file system, which takes longer than a prediction.
 _version = cache(version)
 

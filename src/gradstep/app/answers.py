@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gradstep.theory.spectra.feature_spectrum import Outlier
     from gradstep.theory.spectra.stieltjes import Law
 
-__all__ = ["best", "code", "curve_part", "here", "learned", "spectrum"]
-
 #: The spectrum's outliers grow with the sizes, so that it has no picture in the limit: this dimension stands for it.
 _SPECTRUM_DIMENSION = 1000
 _MOST_OUTLIERS = 6

@@ -14,8 +14,6 @@ from gradstep.app.training import Training
 from gradstep.checks import is_infinite
 from gradstep.theory.references import REFERENCES
 
-__all__ = ["Points", "code_of"]
-
 _SIZES = ("n", "width", "n_step")
 _NO_STEP, _BOUNDS = "no step", ("kernel lower bound", "best linear error")
 #: Bounds that differ by less are the same.
@@ -75,19 +73,9 @@ def code_of(
 ) -> str:
     """Return a script that draws what the page draws.
 
-    Parameters
-    ----------
-    settings : sequence of mapping
-        In the page's form, valid.
-    axis : Axis
-    scale : {"linear", "log", None}
-        Of the axis; None for the axis' own.
-    active : int
-        Place of the setting at hand, which decides what the curves are compared with.
-    noise : {"neither", "both"}
-        Which errors have the label noise.
-    points : Points
-        The script draws as many networks.
+    The settings are in the page's form and valid, and the scale of the axis is "linear", "log", or None for the axis'
+    own. The setting at the place `active` is at hand: it decides what the curves are compared with. The noise of the
+    labels is in "neither" or in "both" errors. The script draws as many networks as the `points` say.
     """
     label, scale = AXES[axis.name]["label"], scale or AXES[axis.name]["scale"]
     # What varies in more than one place, or not alike in all settings, is the argument of a function.

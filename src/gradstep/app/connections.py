@@ -12,8 +12,6 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["KEEP_ALIVE", "LimitedProtocol"]
-
 #: Seconds in which a client may send its next request on the same connection. Clients of the HTTP interface, httpx for
 #: one, forget a connection after five seconds; a server that ends it at the same moment resets a request under way.
 KEEP_ALIVE = 15

@@ -13,8 +13,6 @@ from gradstep.gaussian import REGISTERED
 from gradstep.problem import CONVENTION
 from gradstep.typesetting import to_html, to_plain
 
-__all__ = ["openapi", "start"]
-
 #: Fields of a figure that hold words.
 _WORDS = ("title", "note", "stated", "ours", "summary", "reason")
 

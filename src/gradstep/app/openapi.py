@@ -10,8 +10,6 @@ from gradstep.app.settings import AXES, DEFAULT
 from gradstep.gaussian import REGISTERED
 from gradstep.simulation.training import OPTIMISERS
 
-__all__ = ["DOCUMENT"]
-
 _NUMBER = {"type": "number"}
 _NULLABLE = {"type": ["number", "string", "null"]}
 _NUMBERS = {"type": "array", "items": {"type": ["number", "null"]}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from gradstep.papers.beyond.experiments.mixture import gaussian_problem
 from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.papers.places import Settings, sizes_at
 from gradstep.problem import Problem, Step
-
-__all__ = ["elsewhere", "presets"]
 
 #: Curves that the page compares.
 _MOST = 4
@@ -185,22 +184,15 @@ def _equivalence(settings: Settings, preset: Settings) -> _Page:
     return _Page("alpha", curves, span, "The conjugate features: the left panel.")
 
 
-def _feature_spectra(settings: Settings, preset: Settings) -> _Page:
+def _spectra(settings: Settings, preset: Settings, shows: str, note: str = "") -> _Page:
     base, name, label = {**settings["base"], **preset["sizes"]}, settings["vary"], settings["vary_label"]
     # The last one has the largest spike: it comes first, since the page shows one spectrum at a time.
     curves = [(f"{label} = {value:g}", {**base, name: value}) for value in settings["histograms"][::-1]]
-    return _Page("n", curves, shows="spectrum")
-
-
-def _weight_spectra(settings: Settings, preset: Settings) -> _Page:
-    name, label = settings["vary"], settings["vary_label"]
-    shared = {**settings["base"], **preset["sizes"]}
-    curves = [(f"{label} = {value:g}", {**shared, name: value}) for value in settings["histograms"][::-1]]
-    return _Page("n", curves, note="The first panels: the spectrum of each setting.", shows="weights")
+    return _Page("n", curves, note=note, shows=shows)
 
 
 def _statistics(settings: Settings, preset: Settings) -> _Page:
-    axis, middle = settings["axis"], float(np.median(preset["points"]))
+    middle = float(np.median(preset["points"]))
     shared = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "beta": 1.0, "lam": 0.1, "alpha0": middle}
     curves = _curves(settings, shared)
     for _, given in curves:
@@ -208,7 +200,7 @@ def _statistics(settings: Settings, preset: Settings) -> _Page:
     note = (
         "Spike, bulk and alignment of the setting are in the strip of numbers; the samples of its fit are chosen here."
     )
-    return _Page("n_step", curves, {key: axis[key] for key in ("from", "to", "scale")}, note, shows="numbers")
+    return _Page("n_step", curves, settings["axis"], note, shows="numbers")
 
 
 def _kernels(settings: Settings, preset: Settings) -> _Page:
@@ -282,7 +274,7 @@ def _phases(settings: Settings, preset: Settings) -> _Page:
 
 
 def _damping(settings: Settings, preset: Settings) -> _Page:
-    axis, d = settings["axis"], preset["d"]
+    d = preset["d"]
     base = {name: value for name, value in settings["base"].items() if name not in ("per_d", "teacher_exponent")}
     shared = {**base, **sizes_at(d, settings["base"]["per_d"]), "d": d, "damping": 0.1}
     place = next(word for word, (exponent, _) in TEACHERS.items() if exponent == settings["base"]["teacher_exponent"])
@@ -291,19 +283,18 @@ def _damping(settings: Settings, preset: Settings) -> _Page:
         for curve in settings["curves"]
         for exponent in [curve["parameters"]["exponent"]]
     ]
-    return _Page("damping", curves, {"from": axis["from"], "to": axis["to"], "scale": axis["scale"]})
+    return _Page("damping", curves, settings["axis"])
 
 
 def _mixture(settings: Settings, preset: Settings) -> _Page:
-    axis, shared = settings["axis"], {**settings["base"], "d": preset["d"], "ratio": 1.0}
+    shared = {**settings["base"], "d": preset["d"], "ratio": 1.0}
     curves = [(label, gaussian_problem(given).to_dict()) for label, given in _curves(settings, shared)]
     note = (
         "Gaussian inputs of the mixture's covariance. The error is the whole mean square, twice the figure's. The step "
         "size is that of k/m = 1 at every width, and the figure's changes with the width: at k/m = 0.1 the error "
         "differs by up to 1.6 per cent."
     )
-    span = {"from": axis["from"], "to": axis["to"], "scale": "linear"}
-    return _Page("width", curves, span, note, per_width=True)
+    return _Page("width", curves, {**settings["axis"], "scale": "linear"}, note, per_width=True)
 
 
 _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
@@ -315,8 +306,8 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "initial": _initial,
     "improvement": _improvement,
     "equivalence": _equivalence,
-    "feature_spectra": _feature_spectra,
-    "weight_spectra": _weight_spectra,
+    "feature_spectra": partial(_spectra, shows="spectrum"),
+    "weight_spectra": partial(_spectra, shows="weights", note="The first panels: the spectrum of each setting."),
     "spike_statistics": _statistics,
     "kernel_ridge": _kernels,
     "theorem7": _theorem7,

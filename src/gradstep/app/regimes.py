@@ -19,8 +19,6 @@ from gradstep.resolution import NOTHING
 from gradstep.theory import Prediction, predict
 from gradstep.theory.equivalent.tables import LARGE_DIMENSION
 
-__all__ = ["Regime", "describe", "without_step"]
-
 #: Samples of the step per dimension that are few: by the noise of their gradient neurons differ from each other.
 _FEW = 2.0
 #: Changes of the test error, and distances from the bound, that are too small to speak of, as shares of either.

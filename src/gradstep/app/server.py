@@ -43,8 +43,6 @@ from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.plain import plain
 
-__all__ = ["LOOPBACK", "create_app", "serve"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 _LARGEST_BODY = 32 * 1024
@@ -428,24 +426,10 @@ def serve(
 ) -> None:
     """Run the server until it is interrupted.
 
-    Parameters
-    ----------
-    host : str
-        Address to listen on; the page may be asked for under this name and the loopback's.
-    port : int
-        0 for any that is free.
-    workers : int, optional
-        As in `create_app`.
-    browser : bool
-        Whether to open the page.
-    announce : callable
-        Called with the page's address once it can be reached.
-
-    Raises
-    ------
-    InvalidInput
-        If the address cannot be listened on, or stands for all addresses: the page is answered under its own only. On a
-        bad number of workers.
+    It listens on the address of the `host`; the page may be asked for under this name and the loopback's. The port 0 is
+    any that is free, the workers are those of `create_app`, and `browser` opens the page. Once the page can be reached,
+    `announce` is called with its address. Raises `InvalidInput` on a bad number of workers, and if the address cannot
+    be listened on or stands for all addresses: the page is answered under its own only.
     """
     port = integer("port", port, 0, 65535)
     workers = None if workers is None else worker_count(workers)

@@ -17,18 +17,6 @@ from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Step
 from gradstep.sizes import Proportional
 
-__all__ = [
-    "AXES",
-    "DEFAULT",
-    "TEACHERS",
-    "Axis",
-    "coefficient_in",
-    "inputs_of",
-    "penalty_in",
-    "problem_of",
-    "setting_of",
-]
-
 #: Parameters for the horizontal axis: what the page calls them, and the range shown first.
 AXES: Mapping[str, Mapping[str, Any]] = {
     "n": {"label": "samples per dimension n/d", "from": 0.3, "to": 10.0, "scale": "log"},

@@ -20,8 +20,6 @@ from gradstep.sweeps import Design, Failure, Store, design_of, execute
 from gradstep.sweeps.task import digest
 from gradstep.theory import Prediction, predict_each
 
-__all__ = ["simulation"]
-
 _MOST_PLACES = 40
 _MOST_SEEDS = 100
 #: Floating-point operations of one network (some ten seconds), and of all of them (some hours).
@@ -33,27 +31,14 @@ _MEASURED = ("test_error", "train_error", "degrees_of_freedom")
 def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterator[dict[str, Any]]:
     """Simulate, and tell of every network that is finished.
 
-    Parameters
-    ----------
-    request : mapping
-        ``problem`` and ``axis`` as for a curve, with few places; ``seeds``, networks a place; ``d``, the dimension that
-        stands for an infinite one. The networks are trained as the ``training`` of the problem says.
-    folder : str
-        Where results are kept: what is there is not computed again.
-    workers : int
-        Processes.
+    The request has ``problem`` and ``axis`` as for a curve, with few places; ``seeds``, networks a place; and ``d``,
+    the dimension that stands for an infinite one. The networks are trained as the ``training`` of the problem says, by
+    so many processes. Results are kept in the folder, and what is there is not computed again.
 
-    Yields
-    ------
-    dict
-        ``start`` with the places, the theory there (None where there is none) and the number of networks; ``place``
-        with a mean and its standard error; ``end`` with the z-scores of the test error. Theory is that of one plain
-        step: after another training there are no z-scores.
-
-    Raises
-    ------
-    InvalidInput
-        Before any work, on what cannot be simulated or would take too long.
+    The messages are ``start`` with the places, the theory there (None where there is none) and the number of networks;
+    ``place`` with a mean and its standard error; ``end`` with the z-scores of the test error. Theory is that of one
+    plain step: after another training there are no z-scores. Raises `InvalidInput` before any work on what cannot be
+    simulated or would take too long.
     """
     setting, given = request.get("problem"), request.get("axis")
     if not isinstance(setting, Mapping) or not isinstance(given, Mapping):

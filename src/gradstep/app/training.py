@@ -13,8 +13,6 @@ from gradstep.simulation import Network
 from gradstep.simulation.training import OPTIMISERS
 from gradstep.sizes import Sizes
 
-__all__ = ["MEASURE", "Training", "trained"]
-
 #: The task of a network, as `gradstep.sweeps.Task` names it.
 MEASURE = "gradstep.app.training:trained"
 _MOST_STEPS = 20

@@ -16,8 +16,6 @@ from typing import Any
 from gradstep.children import deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 
-__all__ = ["Busy", "Ended", "Gone", "TooLong", "Workers"]
-
 _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable state
 
 
@@ -185,20 +183,9 @@ class Workers:
     async def ask(self, function: str, *arguments: Any) -> Any:
         """Call a function in a process.
 
-        If the caller is cancelled, the process has a moment to finish, and is then replaced.
-
-        Parameters
-        ----------
-        function : str
-            ``"module:name"`` in this package; the server itself does not import it.
-        *arguments
-            Its arguments.
-
-        Raises
-        ------
-        Busy, TooLong
-        Exception
-            What the function raised.
+        If the caller is cancelled, the process has a moment to finish, and is then replaced. The function is
+        ``"module:name"`` in this package; the server itself does not import it. Raises `Busy`, `TooLong`, and what the
+        function raised.
         """
         worker = await self._take()
         answer: asyncio.Future[Any] = self._threaded(worker.ready)
@@ -220,11 +207,7 @@ class Workers:
     async def follow(self, function: str, *arguments: Any) -> AsyncIterator[Any]:
         """Yield what a function yields in a process; the process is ended with the caller.
 
-        Raises
-        ------
-        Busy, TooLong
-        Exception
-            What the function raised.
+        Raises as `ask` does.
         """
         worker = await self._take()
         waiting: asyncio.Future[Any] = self._threaded(worker.ready)

@@ -8,8 +8,6 @@ from gradstep.cli.failure import interrupted
 from gradstep.cli.output import print_lines
 from gradstep.errors import missing_extra
 
-__all__ = ["run_app"]
-
 
 def run_app(host: str, port: int, workers: int | None, *, browser: bool) -> None:
     """Serve the page until Ctrl-C.

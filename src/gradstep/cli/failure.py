@@ -16,8 +16,6 @@ import typer
 from gradstep.cli.termination import Terminated
 from gradstep.plain import plain
 
-__all__ = ["INVALID_INPUT", "NOT_CONVERGED", "fail", "interrupted", "report", "report_error"]
-
 INVALID_INPUT = 2
 NOT_CONVERGED = 3
 # Of a program that a signal ends: 128 and the signal's number.

@@ -15,11 +15,6 @@ from gradstep.errors import InvalidInput, missing_extra
 if TYPE_CHECKING:
     from gradstep.estimators.score_curve import ScoreCurve
 
-__all__ = [
-    "holds_classes", "input_notes", "learn_table", "notes_of", "numbers_of_rows", "read_table", "scores_table",
-    "target_of",
-]  # fmt: skip
-
 _READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
 _PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
 #: Columns that an error names.

@@ -34,29 +34,10 @@ def compared_curves(
 ) -> dict[str, ScoreCurve]:
     """Estimate the learning curves of all `MODELS`.
 
-    Parameters
-    ----------
-    X : array-like, shape (M, d)
-    y : array-like, shape (M,)
-        Numbers, or labels of classes.
-    classes : bool
-        Whether `y` holds classes.
-    width : int
-        Neurons of the first two models.
-    random_state : int
-        Seed of their first layer.
-    n, max_rows
-        As for `OneStepRegressor.learning_curve`.
-    progress : callable, optional
-        Called with the number of curves done, that of all, and what is done. A curve at work counts as the share of its
-        pairs of n and ridge that are done.
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `OneStepRegressor.learning_curve`.
-    ValueError
-        As `OneStepRegressor.fit`.
+    The table has shape (M, d), and `y` holds M numbers, or labels if there are `classes`. The first two models have a
+    `width`, and `random_state` is the seed of their first layer. `n`, `max_rows` and the errors raised are those of
+    `OneStepRegressor.learning_curve`, and of `OneStepRegressor.fit`. `progress` is called with the number of curves
+    done, that of all, and what is done. A curve at work counts as the share of its pairs of n and ridge that are done.
     """
     kind: Any = OneStepClassifier if classes else OneStepRegressor
     curves = {}

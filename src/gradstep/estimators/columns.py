@@ -139,24 +139,14 @@ class Columns:
     Every category becomes a column of zeros and ones, missing values a category of their own. Categories with fewer
     than five rows share one column, and with more than fifty categories the rarest do. A category that was not in the
     fit counts as rare, and is NaN in all columns of its own if none is rare.
-
-    Parameters
-    ----------
-    numbers, categories : tuple of str
-        Names of the columns of each kind.
-    encoder : OneHotEncoder
-        Fitted to the categorical columns.
-    names : tuple of str
-        Names of the columns of the code.
-    source : ndarray of int
-        For each of them the place of its column in the data frame.
     """
 
+    #: Names of the columns of each kind.
     numbers: tuple[str, ...]
     categories: tuple[str, ...]
-    encoder: OneHotEncoder
-    names: tuple[str, ...]
-    source: NDArray[np.intp]
+    encoder: OneHotEncoder  #: Fitted to the categorical columns.
+    names: tuple[str, ...]  #: Names of the columns of the code.
+    source: NDArray[np.intp]  #: For each of them the place of its column in the data frame.
 
     @classmethod
     def of(cls, X: Any) -> Self | None:

@@ -35,26 +35,19 @@ class Gains:
 
     Gains are in R^2, or in the share of rows whose class is right.
     Rows are scored by fits that have not seen them, each move at the penalty that is best for its squared errors.
-
-    Parameters
-    ----------
-    before, after : float
-        Without a step, and with the move of the fit.
-    gain, gain_error : float
-        Their difference, with its standard error over rows.
-    larger, larger_error : float
-        What twice the step would bring beyond it (the smallest step of the grid, where nothing was taken), or twice the
-        rounds; zero where the rounds ended by themselves.
-    wider, wider_error : float
-        What twice the compared width would bring beyond it.
     """
 
+    #: Without a step, and with the move of the fit.
     before: float
     after: float
+    #: Their difference, with its standard error over rows.
     gain: float
     gain_error: float
+    #: What twice the step would bring beyond it (the smallest step of the grid, where nothing was taken), or twice the
+    #: rounds; zero where the rounds ended by themselves.
     larger: float
     larger_error: float
+    #: What twice the compared width would bring beyond it.
     wider: float
     wider_error: float
 

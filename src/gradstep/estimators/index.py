@@ -33,35 +33,25 @@ QUARTERS = 4
 
 @dataclass(frozen=True)
 class Index:
-    """The leading direction of the average gradient outer product.
+    """The leading direction of the average gradient outer product."""
 
-    Parameters
-    ----------
-    direction : ndarray, shape (d,)
-        Direction in the standardised inputs, scaled to projections of variance one; zero if the network is constant.
-    projections : ndarray, shape (n,)
-        Projections of every row. Rows of the fit are projected on the direction of a network that has not used them.
-    outputs : ndarray, shape (n, k)
-        Those of the same networks: every row of the fit by one that has not seen it.
-    variations : ndarray, shape (4, d)
-        Shares of the inputs in the mean squared gradient of the networks that have seen three quarters of the rows.
-    halves : float
-        Correlation between the projections on the directions of networks fitted to halves of the rows, chance
-        subtracted.
-    alignment : float
-        The correlation between the projection on `direction` and that of a network fitted to infinitely many rows, as
-        implied by the agreement of networks fitted to halves of the rows.
-    blur : float
-        The same for `projections`, whose networks have seen three quarters of the rows.
-    """
-
+    #: Direction in the standardised inputs, scaled to projections of variance one; zero if the network is constant.
+    #: Shape (d,).
     direction: Host
+    #: Projections of every row. Rows of the fit are projected on the direction of a network that has not used them.
+    #: Shape (n,).
     projections: Host
-    outputs: Host
+    outputs: Host  #: Those of the same networks: every row of the fit by one that has not seen it. Shape (n, k).
+    #: Shares of the inputs in the mean squared gradient of the networks that have seen three quarters of the rows,
+    #: shape (4, d).
     variations: Host
+    #: Correlation between the projections on the directions of networks fitted to halves of the rows, chance
+    #: subtracted.
     halves: float
+    #: The correlation between the projection on `direction` and that of a network fitted to infinitely many rows, as
+    #: implied by the agreement of networks fitted to halves of the rows.
     alignment: float
-    blur: float
+    blur: float  #: The same for `projections`, whose networks have seen three quarters of the rows.
 
 
 def find_index(

@@ -27,22 +27,12 @@ _ISOTROPIC = 0.02
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """Neurons ``sigma(<w_i, z> + offset_i)`` with the readout that the gradient step uses.
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    weights : ndarray, shape (N, d)
-    offsets : ndarray, shape (N,)
-        Drawn at random; they grow with the pre-activations that they are added to.
-    readout : ndarray, shape (N, k)
-        ``a_io`` of order one, one column an output.
-    """
+    """Neurons ``sigma(<w_i, z> + offset_i)`` with the readout that the gradient step uses."""
 
     activation: ScalarFunction
-    weights: Host
-    offsets: Host
-    readout: Host
+    weights: Host  #: Shape (N, d).
+    offsets: Host  #: Drawn at random; they grow with the pre-activations that they are added to. Shape (N,).
+    readout: Host  #: ``a_io`` of order one, one column an output. Shape (N, k).
 
     @property
     def width(self) -> int:

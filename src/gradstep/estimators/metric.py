@@ -36,20 +36,13 @@ The root of an eigenvalue that is zero but for rounding is a few 1e-8 in a small
 
 @dataclass(frozen=True)
 class Metric:
-    """Second moment of the standardised inputs.
+    """Second moment of the standardised inputs."""
 
-    Parameters
-    ----------
-    eigenvalues : ndarray, shape (r,)
-    directions : ndarray, shape (d, r)
-        Eigenvectors of the second moment; if there are fewer rows than inputs, those that the rows span.
-    damping : float
-        Penalty, relative to the number of rows, with which ridge regression of the targets on the inputs themselves has
-        the least leave-one-out error.
-    """
-
-    eigenvalues: Host
+    eigenvalues: Host  #: Shape (r,).
+    #: Eigenvectors of the second moment; if there are fewer rows than inputs, those that the rows span. Shape (d, r).
     directions: Host
+    #: Penalty, relative to the number of rows, with which ridge regression of the targets on the inputs themselves has
+    #: the least leave-one-out error.
     damping: float
 
     def sizes(self, weights: Host) -> Host:

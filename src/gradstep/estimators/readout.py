@@ -39,25 +39,13 @@ _FEW_OUTPUTS = 10
 
 @dataclass(frozen=True, eq=False)
 class LeftOutRows:
-    """Residuals of some rows of a fit, each by a fit to all others.
+    """Residuals of some rows of a fit, each by a fit to all others."""
 
-    Parameters
-    ----------
-    rows : ndarray of int, shape (m,)
-    residuals : ndarray, shape (m, k)
-        Enlarged by what it saves on average that the step has seen the rows.
-    weights : ndarray, shape (m,)
-    distinct : int
-        Number of different pairs of input and targets among them.
-    total : float
-        Their total weight: the number of rows, where a weight is a repetition.
-    """
-
-    rows: NDArray[np.intp]
-    residuals: Host
-    weights: Host
-    distinct: int
-    total: float
+    rows: NDArray[np.intp]  #: Shape (m,).
+    residuals: Host  #: Enlarged by what it saves on average that the step has seen the rows, shape (m, k).
+    weights: Host  #: Shape (m,).
+    distinct: int  #: Number of different pairs of input and targets among them.
+    total: float  #: Their total weight: the number of rows, where a weight is a repetition.
 
 
 class OneStepReadout(OneStep):

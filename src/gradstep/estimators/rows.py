@@ -33,24 +33,14 @@ CHOICE_ROWS = 4096
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows held in memory, on which networks are compared.
+    """Rows held in memory, on which networks are compared."""
 
-    Parameters
-    ----------
-    z : ndarray, shape (n, d)
-        Standardised inputs, or features.
-    y : ndarray, shape (n, k)
-    weights : ndarray, shape (n,)
-    copies : Copies
-        Its groups have numbers in the order of the rows' hashes, which is random: parts of the rows are made by them.
-    step_rows, fit_rows : ndarray of bool, shape (n,)
-        Rows of the step and of the ridge fit: all of them, or disjoint.
-    """
-
-    z: Host
-    y: Host
-    weights: Host
+    z: Host  #: Standardised inputs, or features. Shape (n, d).
+    y: Host  #: Shape (n, k).
+    weights: Host  #: Shape (n,).
+    #: Its groups have numbers in the order of the rows' hashes, which is random: parts of the rows are made by them.
     copies: Copies
+    #: Rows of the step and of the ridge fit: all of them, or disjoint. Shape (n,).
     step_rows: Rows
     fit_rows: Rows
     kernel_fits: dict[tuple[bytes, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -96,30 +86,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Training:
-    """A table on its way into a fit.
-
-    Parameters
-    ----------
-    settings : Settings
-    table : Table
-    centre, scale : ndarray, shape (k,)
-        What was subtracted from the targets, and what they were divided by; zero for constants.
-    hashes : ndarray of uint64, shape (n,)
-        Hashes of the inputs, from which folds and subsamples are made.
-    step_rows, fit_rows : ndarray of bool, shape (n,)
-        Rows of the step and of the ridge fit.
-    unit : float
-        Unit of the table's weights: the weights that are given may be multiples of any number.
-    """
+    """A table on its way into a fit."""
 
     settings: Settings
     table: Table
+    #: What was subtracted from the targets, and what they were divided by; zero for constants. Shape (k,).
     centre: Host
     scale: Host
-    hashes: NDArray[np.uint64]
+    hashes: NDArray[np.uint64]  #: Hashes of the inputs, from which folds and subsamples are made. Shape (n,).
+    #: Rows of the step and of the ridge fit, shape (n,).
     step_rows: Rows
     fit_rows: Rows
-    unit: float
+    unit: float  #: Unit of the table's weights: the weights that are given may be multiples of any number.
 
     def sample(self, count: int | None = None) -> Sample:
         """Gather about `count` of the distinct rows, by default `CHOICE_ROWS`.

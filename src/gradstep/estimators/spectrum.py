@@ -26,19 +26,13 @@ _WIDTH = 1024
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues of the covariance of the features, decreasing, as shares of their sum; NaN where features overflow.
+    """Eigenvalues of the features' covariance, decreasing, as shares of their sum; NaN where features overflow."""
 
-    Parameters
-    ----------
-    initial, stepped : ndarray, shape (width,)
-        Before and after the step.
-    shuffled : ndarray, shape (width,)
-        After a step of the same eta on the same rows, with targets in random order: what the step does when there is
-        nothing to learn.
-    """
-
+    #: Before and after the step, shape (width,).
     initial: Host
     stepped: Host
+    #: After a step of the same eta on the same rows, with targets in random order: what the step does when there is
+    #: nothing to learn. Shape (width,).
     shuffled: Host
 
     @property

@@ -74,18 +74,11 @@ def candidates(damping: float, *, redraw: bool, smooth: bool = False) -> list[Mo
 
 @dataclass(frozen=True)
 class PenaltyPath:
-    """Leave-one-out errors of the readout after one move along its penalties, in units of the variance of the targets.
+    """Leave-one-out errors of the readout after a move along its penalties, in units of the variance of the targets."""
 
-    Parameters
-    ----------
-    penalties : ndarray, shape (P,)
-        Increasing, over the mean squared length of a row of centred features.
-    unseen, seen : ndarray, shape (P,)
-        Each row scored with a step that has not seen it, and with one that has. The same where no row of the fit is one
-        of the step, or no step is taken.
-    """
-
-    penalties: Host
+    penalties: Host  #: Increasing, over the mean squared length of a row of centred features. Shape (P,).
+    #: Each row scored with a step that has not seen it, and with one that has. The same where no row of the fit is one
+    #: of the step, or no step is taken. Shape (P,).
     unseen: Host
     seen: Host
 
@@ -114,29 +107,18 @@ class PenaltyPath:
 
 @dataclass(frozen=True)
 class StepErrors:
-    """Honest leave-one-out errors of several steps.
-
-    Parameters
-    ----------
-    moves : tuple of Move
-    squares : ndarray, shape (moves, rows)
-        Squared error of every scored row, each step at its own best penalty; infinite after a step whose features
-        overflow.
-    weights : ndarray, shape (rows,)
-    groups : ndarray of int, shape (rows,)
-        Equal for copies of one input, which are one observation for standard errors.
-    paths : tuple of PenaltyPath or None
-        Errors of each move; None after a step whose features overflow.
-    wrong : ndarray, shape (moves, rows), optional
-        One where another class than the row's wins, otherwise zero; NaN after a step whose features overflow, None for
-        numbers.
-    """
+    """Honest leave-one-out errors of several steps."""
 
     moves: tuple[Move, ...]
+    #: Squared error of every scored row, each step at its own best penalty; infinite after a step whose features
+    #: overflow. Shape (moves, rows).
     squares: Host
-    weights: Host
+    weights: Host  #: Shape (rows,).
+    #: Equal for copies of one input, which are one observation for standard errors. Shape (rows,).
     groups: NDArray[np.intp]
-    paths: tuple[PenaltyPath | None, ...]
+    paths: tuple[PenaltyPath | None, ...]  #: Errors of each move; None after a step whose features overflow.
+    #: One where another class than the row's wins, otherwise zero; NaN after a step whose features overflow, None for
+    #: numbers. Shape (moves, rows).
     wrong: Host | None = None
 
     @property

@@ -57,25 +57,17 @@ class Standardisation:
     A column is clipped, centred and scaled. A missing value becomes the mean, zero. For each column that had gaps in
     the fit there is one more column after all others, which says (standardised, too) where they are. Columns that do
     not vary are left out.
-
-    Parameters
-    ----------
-    centre, scale : ndarray, shape (d,)
-        Weighted mean and standard deviation of the clipped column; the scale of a constant column is infinite.
-    lowest, highest : ndarray, shape (d,)
-        Values beyond are replaced by these.
-    gaps : ndarray of int, shape (g,)
-        Columns with missing values.
-    missing : ndarray, shape (g,)
-        Weighted share of their rows that are missing, above zero and below one.
     """
 
+    #: Weighted mean and standard deviation of the clipped column; the scale of a constant column is infinite.
+    #: Shape (d,).
     centre: Array
     scale: Array
+    #: Values beyond are replaced by these, shape (d,).
     lowest: Array
     highest: Array
-    gaps: NDArray[np.intp]
-    missing: Array
+    gaps: NDArray[np.intp]  #: Columns with missing values, shape (g,).
+    missing: Array  #: Weighted share of their rows that are missing, above zero and below one. Shape (g,).
 
     @cached_property
     def varying(self) -> NDArray[np.intp]:

@@ -25,18 +25,12 @@ _MANY = 10
 
 @dataclass(frozen=True, eq=False)
 class Theory:
-    """Prediction for isotropic Gaussian inputs of the same sizes whose targets follow the fitted link.
+    """Prediction for isotropic Gaussian inputs of the same sizes whose targets follow the fitted link."""
 
-    Parameters
-    ----------
-    noise : float
-        Standard deviation of what the link on the index itself leaves unexplained: the fitted one, corrected for the
-        alignment of the projection it was fitted on.
-    before, after : Prediction
-        Without a step, and with the step that was taken.
-    """
-
+    #: Standard deviation of what the link on the index itself leaves unexplained: the fitted one, corrected for the
+    #: alignment of the projection it was fitted on.
     noise: float
+    #: Without a step, and with the step that was taken.
     before: Prediction
     after: Prediction
 

@@ -28,45 +28,25 @@ _ROOT_HALF = math.sqrt(0.5)
 
 @dataclass(frozen=True)
 class Elementary:
-    """One elementary function.
+    """One elementary function."""
 
-    Parameters
-    ----------
-    name : str
-        How formulas call it.
-    value, derivative : callable
-        The function and its ordinary derivative on an array (at a kink: the value from one side, 0 at a jump of a
-        step function).
-    kinks : tuple of float
-        Points where the function or its first derivative is not continuous.
-    parity : {"odd", "even"} or None
-    strip : float
-        Effective half-width of the strip around the real axis in which the function (between kinks) is analytic and
-        of moderate size; a trapezoidal rule of step ``2 pi strip / 32`` resolves its square to rounding. For an
-        entire function that grows along the imaginary axis this is finite: 16 / t for growth ``exp(t |Im x|)``.
-    entire : bool
-        Whether `strip` stands for such growth rather than for a pole.
-    degree : int or None
-        Degree if the function is a polynomial.
-    piecewise_linear : bool
-        Whether the function is linear between its kinks.
-    positive : bool
-        Whether the argument has to be positive (logarithm, square root).
-    of_exponential : callable, optional
-        The value as a function of ``exp(x)`` in place of ``x``, a NumPy array that it may overwrite, with rounding
-        relative to one: an average over ``m + s z`` then needs no exponential but those of ``m`` and of ``s z``.
-    """
-
-    name: str
+    name: str  #: How formulas call it.
+    #: The function and its ordinary derivative on an array (at a kink: the value from one side, 0 at a jump of a step
+    #: function).
     value: Kernel
     derivative: Kernel
-    kinks: tuple[float, ...] = ()
+    kinks: tuple[float, ...] = ()  #: Points where the function or its first derivative is not continuous.
     parity: Parity | None = None
+    #: Effective half-width of the strip around the real axis in which the function (between kinks) is analytic and of
+    #: moderate size; a trapezoidal rule of step ``2 pi strip / 32`` resolves its square to rounding. For an entire
+    #: function that grows along the imaginary axis this is finite: 16 / t for growth ``exp(t |Im x|)``.
     strip: float = math.inf
-    entire: bool = False
-    degree: int | None = None
-    piecewise_linear: bool = False
-    positive: bool = False
+    entire: bool = False  #: Whether `strip` stands for such growth rather than for a pole.
+    degree: int | None = None  #: Degree if the function is a polynomial.
+    piecewise_linear: bool = False  #: Whether the function is linear between its kinks.
+    positive: bool = False  #: Whether the argument has to be positive (logarithm, square root).
+    #: The value as a function of ``exp(x)`` in place of ``x``, a NumPy array that it may overwrite, with rounding
+    #: relative to one: an average over ``m + s z`` then needs no exponential but those of ``m`` and of ``s z``.
     of_exponential: Kernel | None = None
 
     @property
@@ -197,14 +177,6 @@ def _bell(x: Any, height: float, narrower: float) -> Any:
     return exponential
 
 
-def _sigmoid_derivative(x: Any) -> Any:
-    return _bell(x, 1.0, 1.0)
-
-
-def _tanh_derivative(x: Any) -> Any:
-    return _bell(x, 4.0, 2.0)
-
-
 def _tanh_of_exponential(exponential: Any) -> Any:
     np.square(exponential, out=exponential)
     exponential += 1.0
@@ -223,10 +195,6 @@ def _sigmoid_of_exponential(exponential: Any) -> Any:
 def _silu_derivative(x: Any) -> Any:
     value = _sigmoid(x)
     return value * (1.0 + x * (1.0 - value))
-
-
-def _mish(x: Any) -> Any:
-    return x * _tanh(_softplus(x))
 
 
 def _mish_derivative(x: Any) -> Any:
@@ -282,12 +250,19 @@ def _table() -> dict[str, Elementary]:
         Elementary("elu", *_elu(1.0, 1.0), kinks=(0.0,)),
         Elementary("selu", *_elu(SELU_DEPTH, SELU_SCALE), kinks=(0.0,)),
         Elementary(
-            "tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2, of_exponential=_tanh_of_exponential
+            "tanh",
+            _tanh,
+            lambda x: _bell(x, 4.0, 2.0),
+            parity="odd",
+            strip=math.pi / 2,
+            of_exponential=_tanh_of_exponential,
         ),
-        Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi, of_exponential=_sigmoid_of_exponential),
+        Elementary(
+            "sigmoid", _sigmoid, lambda x: _bell(x, 1.0, 1.0), strip=math.pi, of_exponential=_sigmoid_of_exponential
+        ),
         Elementary("softplus", _softplus, _sigmoid, strip=math.pi),
         # Its poles are where exp(x) is one of -1 + i and -1 - i.
-        Elementary("mish", _mish, _mish_derivative, strip=0.75 * math.pi),
+        Elementary("mish", lambda x: x * _tanh(_softplus(x)), _mish_derivative, strip=0.75 * math.pi),
         Elementary("silu", lambda x: x * _sigmoid(x), _silu_derivative, strip=math.pi),
         Elementary(
             "erf", _erf, lambda x: _exp(-x * x) * (2.0 / math.sqrt(math.pi)), parity="odd", strip=2.0, entire=True

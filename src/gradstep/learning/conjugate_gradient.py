@@ -7,12 +7,11 @@ from collections.abc import Callable
 from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array
+from gradstep.resolution import NOTHING
 
 __all__ = ["NotDefinite", "conjugate_gradient"]
 
 _STEPS = 1000
-#: Smallest size of a residual that is divided by.
-_NOTHING = 1e-300
 
 
 class NotDefinite(ArithmeticError):  # noqa: N818
@@ -38,7 +37,7 @@ def conjugate_gradient(
     solution, rest = 0 * right, right
     direction = rest / diagonal
     size = dot(rest, direction)
-    scale = size + _NOTHING
+    scale = size + NOTHING
     for _ in range(_STEPS):
         open_ = size > tolerance**2 * scale
         if not bool(xp.any(open_)):

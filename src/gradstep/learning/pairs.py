@@ -55,30 +55,17 @@ _LEAST_WEIGHT = 1e-4
 
 
 class Cell(NamedTuple):
-    """Estimates of one pair of n and ridge.
-
-    Parameters
-    ----------
-    test, training : float
-    wrong : tuple of float
-        Expected share of wrong classes with its standard error, nan without classes.
-    influences : ndarray, shape (2, M)
-        Of the rows on the test and the training error.
-    capped_share : float
-        Share of rows whose weight is bounded.
-    by_few : float
-        Share of the test error that is scatter which few rows make, zero where it is not known.
-    deviations : ndarray, shape (2, D)
-        What the errors deviate by in each of D divisions of the pool, if they are measured on its parts: further
-        contributions to the square of their standard errors. The same divisions are behind all penalties of an n.
-    """
+    """Estimates of one pair of n and ridge."""
 
     test: float
     training: float
-    wrong: tuple[float, float]
-    influences: Host
-    capped_share: float
-    by_few: float = 0.0
+    wrong: tuple[float, float]  #: Expected share of wrong classes with its standard error, nan without classes.
+    influences: Host  #: Of the rows on the test and the training error, shape (2, M).
+    capped_share: float  #: Share of rows whose weight is bounded.
+    by_few: float = 0.0  #: Share of the test error that is scatter which few rows make, zero where it is not known.
+    #: What the errors deviate by in each of D divisions of the pool, if they are measured on its parts: further
+    #: contributions to the square of their standard errors. The same divisions are behind all penalties of an n.
+    #: Shape (2, D).
     deviations: Host = np.zeros((2, 0))
 
 

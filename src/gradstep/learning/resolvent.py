@@ -38,16 +38,10 @@ def squares_of_others(correlations: Array) -> Array:
 
 
 class Summed(NamedTuple):
-    """A sum over rows of ``psi psi^T`` times values.
+    """A sum over rows of ``psi psi^T`` times values."""
 
-    Parameters
-    ----------
-    values : array, shape (M,) or (M, C)
-    moment : array or None
-        The sum, as `moment` of a resolvent returns it; None where the correlations of all pairs of rows stand for it.
-    """
-
-    values: Array
+    values: Array  #: Shape (M,) or (M, C).
+    #: The sum, as `moment` of a resolvent returns it; None where the correlations of all pairs of rows stand for it.
     moment: Array | None
 
 

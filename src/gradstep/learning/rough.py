@@ -47,37 +47,21 @@ _ERROR_BOUND, _DEVIATION_BOUND, _LEAST_BOUND = 2.0, 1.2, 1e-9
 
 
 class Rough(NamedTuple):
-    """Estimates for G pairs that do not need the whole resolvent.
+    """Estimates for G pairs that do not need the whole resolvent."""
 
-    Parameters
-    ----------
-    places : ndarray, shape (G, 2)
-        Of the pairs, as the interpolation measures distances.
-    weights : dict of int to array, shape (M,)
-        Of the pairs for which the diagonal was solved, by their numbers.
-    errors, deviations : ndarray, shape (2, G)
-        Test and training error, and standard deviations of the influences of rows on them.
-    influences : ndarray, shape (2, G, M)
-    tolerances : ndarray, shape (G, 4)
-        Of the logarithms of both errors and both deviations.
-    bounds : ndarray, shape (2, G)
-        How large the factors between these and the errors, or the deviations, of the whole resolvent may be, in the
-        logarithm.
-    whole : ndarray, shape (G,)
-        Pairs with n = M, whose errors are exact.
-    scaled : ndarray, shape (G,)
-        Pairs with a small training error: rows have the same relative influence on it as on the test error. That is
-        good to a factor that bounds do not tell.
-    """
-
-    places: Host
-    weights: dict[int, Array]
+    places: Host  #: Of the pairs, as the interpolation measures distances. Shape (G, 2).
+    weights: dict[int, Array]  #: Of the pairs for which the diagonal was solved, by their numbers. Shape (M,).
+    #: Test and training error, and standard deviations of the influences of rows on them. Shape (2, G).
     errors: Host
     deviations: Host
-    influences: Host
-    tolerances: Host
+    influences: Host  #: Shape (2, G, M).
+    tolerances: Host  #: Of the logarithms of both errors and both deviations, shape (G, 4).
+    #: How large the factors between these and the errors, or the deviations, of the whole resolvent may be, in the
+    #: logarithm. Shape (2, G).
     bounds: Host
-    whole: NDArray[np.bool_]
+    whole: NDArray[np.bool_]  #: Pairs with n = M, whose errors are exact. Shape (G,).
+    #: Pairs with a small training error: rows have the same relative influence on it as on the test error. That is good
+    #: to a factor that bounds do not tell. Shape (G,).
     scaled: NDArray[np.bool_]
 
 

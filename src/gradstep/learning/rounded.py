@@ -110,17 +110,10 @@ class SingleResolvent(Resolvent):
 
 @dataclass(frozen=True, eq=False)
 class RoundedResolvent:
-    """A whole resolvent for C columns of values, with its methods.
-
-    Parameters
-    ----------
-    whole : Resolvent
-    single : bool
-        Whether single precision is enough.
-    """
+    """A whole resolvent for C columns of values, with its methods."""
 
     whole: Resolvent
-    single: bool = True
+    single: bool = True  #: Whether single precision is enough.
 
     @property
     def pool(self) -> Pool:

@@ -23,34 +23,21 @@ Theory = Callable[[Array], Mapping[str, ArrayLike]]
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve of theory, and what was measured on it.
+    """A curve of theory, and what was measured on it."""
 
-    Attributes
-    ----------
-    label, regime : str
-        Label and regime with which the curve is drawn.
-    theory : callable
-        Function of an array of places that returns quantities. A quantity that it does not return is neither drawn nor
-        compared.
-    samples : sequence of Sample
-        Measurements, with the same names of quantities; each is compared with the theory at its place.
-    name : str
-        Name of the curve in comparisons; its label if empty.
-    beside : mapping
-        Further lines of the same colour without a label, by style: a limit, a published form.
-    line : bool
-        Whether the theory is drawn, and not only compared.
-    allowance : mapping
-        Documented error of the theory: ``relative``, ``reason``, and ``up_to`` on the axis.
-    """
-
+    #: Label and regime with which the curve is drawn.
     label: str
     regime: str
+    #: Function of an array of places that returns quantities. A quantity that it does not return is neither drawn nor
+    #: compared.
     theory: Theory
+    #: Measurements, with the same names of quantities; each is compared with the theory at its place.
     samples: Sequence[Sample] = ()
-    name: str = ""
+    name: str = ""  #: Name of the curve in comparisons; its label if empty.
+    #: Further lines of the same colour without a label, by style: a limit, a published form.
     beside: Mapping[Style, Theory] = field(default_factory=dict)
-    line: bool = True
+    line: bool = True  #: Whether the theory is drawn, and not only compared.
+    #: Documented error of the theory: ``relative``, ``reason``, and ``up_to`` on the axis.
     allowance: Settings = field(default_factory=dict)
 
 

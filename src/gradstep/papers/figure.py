@@ -55,41 +55,25 @@ Finished = TypeVar("Finished")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as its settings file describes it.
+    """A figure as its settings file describes it."""
 
-    Attributes
-    ----------
-    name, paper, row, title, summary : str
-        Identifier, paper, row of the coverage table, title, and a summary of what the figure shows.
-    stated, ours : str
-        The settings that the paper states, and those that are chosen here.
-    experiment : str
-        Name of its module.
-    item : str
-        The paper's own name for it, such as its figure's number; empty if the paper has none.
-    headline : bool
-        Whether the figure belongs to the short report.
-    settings : mapping
-        What the experiment needs: every other key of the file. ``notes`` stand under the figure, with the preset's
-        sizes in the places of ``{d}`` and the like (``{half}`` is half of d).
-    presets : mapping
-        Sizes, points and seeds by preset name.
-    criterion : mapping
-        Bounds on ``largest_z``, ``median_z`` and ``beyond_three`` (see `gradstep.papers.outcome.Verdict`).
-    """
-
+    #: Identifier, paper, row of the coverage table, title, and a summary of what the figure shows.
     name: str
     paper: str
     row: str
     title: str
     summary: str
+    #: The settings that the paper states, and those that are chosen here.
     stated: str
     ours: str
-    experiment: str
-    item: str
-    headline: bool
+    experiment: str  #: Name of its module.
+    item: str  #: The paper's own name for it, such as its figure's number; empty if the paper has none.
+    headline: bool  #: Whether the figure belongs to the short report.
+    #: What the experiment needs: every other key of the file. ``notes`` stand under the figure, with the preset's sizes
+    #: in the places of ``{d}`` and the like (``{half}`` is half of d).
     settings: Mapping[str, Any]
-    presets: Mapping[str, Mapping[str, Any]]
+    presets: Mapping[str, Mapping[str, Any]]  #: Sizes, points and seeds by preset name.
+    #: Bounds on ``largest_z``, ``median_z`` and ``beyond_three`` (see `gradstep.papers.outcome.Verdict`).
     criterion: Mapping[str, float]
 
     def at(self, preset: str) -> Experiment:
@@ -157,24 +141,17 @@ def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> tuple[Figure, ...]:
-    return tuple(_read())
-
-
-def _read() -> Iterator[Figure]:
+def _shipped() -> list[Figure]:
+    named = ("row", "title", "summary", "stated", "ours", "experiment", "presets", "criterion")
+    found = []
     for paper in PAPERS:
         folder = files("gradstep.papers").joinpath(paper, "figures")
-        if not folder.is_dir():
-            continue
-        for entry in folder.iterdir():
-            if entry.name.endswith(".toml"):
-                values = tomllib.loads(entry.read_text(encoding="utf-8"))
-                own = {
-                    key: values.pop(key)
-                    for key in ("row", "title", "summary", "stated", "ours", "experiment", "presets", "criterion")
-                }
-                own |= {"item": values.pop("item", ""), "headline": values.pop("headline", False)}
-                yield Figure(name=entry.name.removesuffix(".toml"), paper=paper, settings=values, **own)
+        for entry in (entry for entry in folder.iterdir() if entry.name.endswith(".toml")):
+            values = tomllib.loads(entry.read_text(encoding="utf-8"))
+            own = {key: values.pop(key) for key in named}
+            own |= {"item": values.pop("item", ""), "headline": values.pop("headline", False)}
+            found.append(Figure(name=entry.name.removesuffix(".toml"), paper=paper, settings=values, **own))
+    return found
 
 
 def run_figure(
@@ -198,25 +175,12 @@ def run_figures(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Finished]:
-    """Yield figures in their order; measurements resume from `cache`.
+    """Yield figures in their order; measurements resume from `cache`, a directory with one file per finished one.
 
-    Parameters
-    ----------
-    preset : {"quick", "standard", "paper"}
-    finish : callable
-        Called with each finished figure; what it returns is yielded. It runs in a separate thread, like the theory,
-        while the workers measure for the next figures.
-    cache : Path
-        Directory with one file per finished measurement.
-    workers : int, optional
-        Processes (default: one per core). Results do not depend on it.
-    progress : callable, optional
-        Called with (finished, total, name of the figure at work); measurements and figures count.
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown preset or a bad number of workers.
+    Each finished figure is handed to `finish`, and what this returns is yielded. It runs in a separate thread, like the
+    theory, while the workers measure for the next figures. Workers are processes (default: one per core), and results
+    do not depend on them. `progress` is called with (finished, total, name of the figure at work); measurements and
+    figures count. Raises `InvalidInput` on an unknown preset or a bad number of workers.
     """
     listed = [figure.tasks(preset) for figure in figures]
     running = execute([task for tasks in listed for task in tasks], Store(cache), workers=workers)

@@ -54,26 +54,14 @@ class Judged(Overlay):
 
 @dataclass(frozen=True)
 class Check:
-    """A numeric criterion that is not a z-score.
+    """A numeric criterion that is not a z-score."""
 
-    Attributes
-    ----------
-    label : str
-        A sentence, in which ``{}`` stands for the value.
-    value, bound : float
-    passed : bool
-    relation : str
-        Between value and bound, as written.
-    unit : str
-        What the bound counts, if the label does not end with it.
-    """
-
-    label: str
+    label: str  #: A sentence, in which ``{}`` stands for the value.
     value: float
     bound: float
     passed: bool
-    relation: str = ""
-    unit: str = ""
+    relation: str = ""  #: Between value and bound, as written.
+    unit: str = ""  #: What the bound counts, if the label does not end with it.
 
     @property
     def sentence(self) -> str:
@@ -119,25 +107,13 @@ class Verdict:
     Comparisons on the same networks are correlated: if ten quantities of one set of networks counted as ten, the random
     error of that set would move the median as far as a wrong theory does. Therefore each set of networks
     (`Judged.sample`) enters the median once, with the median within it.
-
-    Attributes
-    ----------
-    largest_z, beyond_three : float
-        Largest absolute z, and share of those above three, over all comparisons.
-    median_z : float
-        Median over the samples, without allowances.
-    samples : int
-        Independent samples behind that median.
-    bounds : mapping
-        Bounds on the three.
-    passed : bool
     """
 
-    largest_z: float
-    median_z: float
-    beyond_three: float
-    samples: int
-    bounds: Mapping[str, float]
+    largest_z: float  #: Largest absolute z.
+    median_z: float  #: Median over the samples, without allowances.
+    beyond_three: float  #: Share of absolute z above three, over all comparisons.
+    samples: int  #: Independent samples behind the median.
+    bounds: Mapping[str, float]  #: Bounds on the three.
     passed: bool
 
     @classmethod

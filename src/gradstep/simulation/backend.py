@@ -26,20 +26,11 @@ Precision = Literal["float64", "float32"]
 
 @dataclass(frozen=True)
 class Backend:
-    """An array library with a device and the precision of the data.
+    """An array library with a device and the precision of the data."""
 
-    Parameters
-    ----------
-    xp : module
-        Array-API namespace.
-    device : object or None
-        Device of that library; None is its default.
-    dtype : {"float64", "float32"}
-        Precision of inputs, weights and features. Factorisations and the population risk are always done in double.
-    """
-
-    xp: Any
-    device: Any = None
+    xp: Any  #: Array-API namespace.
+    device: Any = None  #: Device of that library; None is its default.
+    #: Precision of inputs, weights and features. Factorisations and the population risk are always done in double.
     dtype: Precision = "float64"
 
     @property

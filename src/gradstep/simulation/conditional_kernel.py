@@ -47,17 +47,10 @@ _FEW_NEURONS = 3  # over the nodes, up to which a product with all of them is fa
 
 @dataclass(frozen=True)
 class FeatureKernel:
-    """Matrix of second moments of the features under the input law.
+    """Matrix of second moments of the features under the input law."""
 
-    Parameters
-    ----------
-    matrix : array, shape (N, N)
-        ``E sigma(<w_i, x>) sigma(<w_j, x>)``, ``x ~ N(0, I)``.
-    error_bound : float
-        Bound on the spectral norm of the error made by leaving out higher orders; rounding is not included.
-    """
-
-    matrix: Array
+    matrix: Array  #: ``E sigma(<w_i, x>) sigma(<w_j, x>)``, ``x ~ N(0, I)``. Shape (N, N).
+    #: Bound on the spectral norm of the error made by leaving out higher orders; rounding is not included.
     error_bound: float
 
 

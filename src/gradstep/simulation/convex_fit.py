@@ -28,22 +28,13 @@ _REBALANCE_EVERY = 50
 
 @dataclass(frozen=True)
 class ConvexFit:
-    """A fitted readout.
+    """A fitted readout."""
 
-    Attributes
-    ----------
-    readout : ndarray, shape (N,)
-        Weights b of the raw features.
-    train_error, train_loss : float
-        Mean loss on the sample; and the minimum of the objective, which includes the penalty, divided by n.
-    residual : float
-        Relative violation of the optimality conditions.
-    """
-
-    readout: Array
+    readout: Array  #: Weights b of the raw features, shape (N,).
+    #: Mean loss on the sample; and the minimum of the objective, which includes the penalty, divided by n.
     train_error: float
     train_loss: float
-    residual: float
+    residual: float  #: Relative violation of the optimality conditions.
 
 
 @one_thread()

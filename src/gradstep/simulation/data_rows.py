@@ -61,20 +61,14 @@ class DataRows:
 
     Its columns are centred and scaled together to a covariance C of trace d. Coordinates are the eigenvectors of C, as
     for Gaussian inputs.
-
-    Parameters
-    ----------
-    whitened : ndarray, shape (M, d)
-        Rows in these coordinates, each of variance one; zero along directions in which the table does not vary.
-    roots : ndarray, shape (d,)
-        Roots of the eigenvalues of C, in decreasing order.
-    replacement : bool
-        Whether samples are drawn with replacement, and errors are means over the whole table. Otherwise no row is in
-        two samples, and errors are means over the rows that are in none.
     """
 
+    #: Rows in these coordinates, each of variance one; zero along directions in which the table does not vary.
+    #: Shape (M, d).
     whitened: Host
-    roots: Host
+    roots: Host  #: Roots of the eigenvalues of C, in decreasing order. Shape (d,).
+    #: Whether samples are drawn with replacement, and errors are means over the whole table. Otherwise no row is in two
+    #: samples, and errors are means over the rows that are in none.
     replacement: bool
 
     @classmethod

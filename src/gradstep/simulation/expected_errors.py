@@ -77,27 +77,15 @@ class Risk(NamedTuple):
 
 @dataclass(frozen=True)
 class Population:
-    """A first layer with the law of its inputs and labels.
+    """A first layer with the law of its inputs and labels."""
 
-    Parameters
-    ----------
-    seed : int
-        Of the signs of the noise.
-    width : int
-        Number of features.
-    noise_variance : float
-        Mean square of the label noise.
-    draw : callable
-        ``draw(turn, rows)`` yields blocks of `Rows`; turns are independent of one another.
-    risk : callable
-        ``risk(readouts, rows)`` returns the `Risk` of readouts (N, P), independent of all draws; measured on that many
-        rows if there is no exact one.
-    """
-
-    seed: int
-    width: int
-    noise_variance: float
+    seed: int  #: Of the signs of the noise.
+    width: int  #: Number of features.
+    noise_variance: float  #: Mean square of the label noise.
+    #: ``draw(turn, rows)`` yields blocks of `Rows`; turns are independent of one another.
     draw: Callable[[int, int], Iterator[Rows]]
+    #: ``risk(readouts, rows)`` returns the `Risk` of readouts (N, P), independent of all draws; measured on that many
+    #: rows if there is no exact one.
     risk: Callable[[Host, int], Risk]
 
 
@@ -122,26 +110,11 @@ def expected_errors(
 ) -> LearningCurve:
     """Return the expected errors of ridge fits for all sizes and penalties.
 
-    Test errors are without the noise of the new row, training errors with that of the labels.
-
-    Parameters
-    ----------
-    population : Population
-    sizes : ndarray of int, shape (A,)
-        Numbers of training rows.
-    ridges : ndarray, shape (B,)
-        Penalties.
-    tolerance : float
-        Standard error that is aimed at, over the test error.
-    pool : int, optional
-        Rows of all pools together, in place of as many as the tolerance needs.
-    progress : callable, optional
-        Called as ``progress(done, total)`` after each pool; the total is an estimate.
-
-    Raises
-    ------
-    InvalidInput
-        If a pool of as many rows as the largest size does not fit in memory.
+    Test errors are without the noise of the new row, training errors with that of the labels. There are A numbers of
+    training rows and B penalties, and the standard error that is aimed at, over the test error, is the tolerance. A
+    `pool` has the rows of all pools together, in place of as many as the tolerance needs. After each pool
+    ``progress(done, total)`` is called; the total is an estimate. Raises `InvalidInput` if a pool of as many rows as
+    the largest size does not fit in memory.
     """
     rows = max(int(sizes.max()), _ROWS_PER_FEATURE * population.width, _FEWEST_ROWS)
     # The blocks of a pool and what they are put together to.

@@ -26,17 +26,10 @@ Host = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class InputLaw:
-    """Standard deviations of the coordinates of the inputs, and the teacher's directions in whitened coordinates.
+    """Standard deviations of the coordinates of the inputs, and the teacher's directions in whitened coordinates."""
 
-    Parameters
-    ----------
-    roots : ndarray, shape (d,), or None
-        Roots of the covariance's eigenvalues; None for isotropic inputs.
-    axes : ndarray, shape (k, d), or None
-        Orthonormal directions of the teacher in whitened coordinates; None for the first coordinates.
-    """
-
-    roots: Host | None = None
+    roots: Host | None = None  #: Roots of the covariance's eigenvalues; None for isotropic inputs. Shape (d,).
+    #: Orthonormal directions of the teacher in whitened coordinates; None for the first coordinates. Shape (k, d).
     axes: Host | None = None
 
     @classmethod

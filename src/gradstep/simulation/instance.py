@@ -63,26 +63,16 @@ def random_basis(seed: int, d: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Fresh standard normals and label noise, which are drawn again, block by block, each time they are used.
+    """Fresh standard normals and label noise, which are drawn again, block by block, each time they are used."""
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the instance.
-    inputs, noise : Purpose
-        Streams of the inputs and of the noise; `noise` is None for a sample without labels.
-    rows, d : int
-        Sample size and input dimension.
-    turn : int
-        Which of the samples of this purpose.
-    """
-
-    seed: int
+    seed: int  #: Seed of the instance.
+    #: Streams of the inputs and of the noise; `noise` is None for a sample without labels.
     inputs: Purpose
     noise: Purpose | None
+    #: Sample size and input dimension.
     rows: int
     d: int
-    turn: int = 0
+    turn: int = 0  #: Which of the samples of this purpose.
 
     def blocks(self, drawing: Drawing | None = None) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise."""

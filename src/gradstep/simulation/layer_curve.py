@@ -143,25 +143,14 @@ def _axes(directions: ArrayLike | None, teacher: ScalarFunction | MultivariateFu
 
 @dataclass(frozen=True)
 class Layer:
-    """A first layer with the law of Gaussian inputs and of their labels, which pools are drawn from.
+    """A first layer with the law of Gaussian inputs and of their labels, which pools are drawn from."""
 
-    Parameters
-    ----------
-    weights : ndarray, shape (N, d)
-    offsets : ndarray, shape (N,), or None
-    activation : ScalarFunction
-    labels : Labels
-    law : InputLaw
-    seed : int
-        Of the pools.
-    """
-
-    weights: Host
-    offsets: Host | None
+    weights: Host  #: Shape (N, d).
+    offsets: Host | None  #: Shape (N,).
     activation: ScalarFunction
     labels: Labels
     law: InputLaw
-    seed: int
+    seed: int  #: Of the pools.
 
     def learning_curve(
         self,

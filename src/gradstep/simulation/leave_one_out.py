@@ -52,19 +52,11 @@ _EQUAL = 1e-6
 
 @dataclass(frozen=True)
 class Copies:
-    """For every row, the total weight and the mean target of all rows with the same inputs.
+    """For every row, the total weight and the mean target of all rows with the same inputs."""
 
-    Parameters
-    ----------
-    weight : ndarray, shape (n,)
-    mean : ndarray, shape (n, k)
-    group : ndarray of int, shape (n,)
-        A number that is equal for rows with the same inputs.
-    """
-
-    weight: Host
-    mean: Host
-    group: NDArray[np.intp]
+    weight: Host  #: Shape (n,).
+    mean: Host  #: Shape (n, k).
+    group: NDArray[np.intp]  #: A number that is equal for rows with the same inputs, shape (n,).
 
     def squared_shares(self, share: Host) -> float:
         """Return the sum of the squared shares of different rows: one over their number, if they have equal ones.
@@ -88,21 +80,12 @@ def copies_of(hashes: NDArray[np.uint64], targets: Host, weights: Host) -> Copie
 
 @dataclass(frozen=True)
 class Scores:
-    """Leave-one-out errors along a path.
+    """Leave-one-out errors along a path."""
 
-    Parameters
-    ----------
-    penalties : ndarray, shape (P,)
-    squares : ndarray, shape (P, rows)
-        Squared error of each scored row, mean over outputs.
-    weights : ndarray, shape (rows,)
-    wrong : ndarray, shape (P, rows), optional
-        Where the outputs mean another class than the targets; None for numbers.
-    """
-
-    penalties: Host
-    squares: Host
-    weights: Host
+    penalties: Host  #: Shape (P,).
+    squares: Host  #: Squared error of each scored row, mean over outputs. Shape (P, rows).
+    weights: Host  #: Shape (rows,).
+    #: Where the outputs mean another class than the targets; None for numbers. Shape (P, rows).
     wrong: NDArray[np.bool_] | None = None
 
     @property

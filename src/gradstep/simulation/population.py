@@ -63,23 +63,10 @@ def population_risk(
 ) -> PopulationRisk:
     """Compute the test error of each readout.
 
-    Parameters
-    ----------
-    activation, teacher : ScalarFunction
-        ``sigma`` and ``f*``.
-    weights : array, shape (N, d)
-        First layer, double precision.
-    teacher_direction, spike_direction : array, shape (d,)
-        Unit vectors: ``beta*``, and the direction the general kernel conditions on.
-    readouts : array, shape (N, P)
-        One fitted readout a column.
-    tolerance : float
-        Accepted error of the test error, relative to ``E f*^2``.
-
-    Raises
-    ------
-    NotConverged
-        If the general kernel cannot reach the tolerance.
+    The first layer has shape (N, d), in double precision, and the readouts, one fitted one a column, shape (N, P). The
+    directions are unit vectors (d,): ``beta*``, and that which the general kernel conditions on. The tolerance is the
+    accepted error of the test error, relative to ``E f*^2``. Raises `NotConverged` if the general kernel cannot reach
+    it.
     """
     xp = array_namespace(weights)
     scale = float(moments(teacher).second_moment)

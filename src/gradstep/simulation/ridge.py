@@ -57,37 +57,20 @@ class OutOfRange(ArithmeticError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Ridge:
-    """A factorised ridge problem; a fit with another penalty takes very little time.
+    """A factorised ridge problem; a fit with another penalty takes very little time."""
 
-    Parameters
-    ----------
-    eigenvalues : ndarray, shape (r,)
-        Eigenvalues of the Gram matrix, not negative.
-    vectors : array, shape (n, r) or (N, r)
-        Matrix that turns weights of the eigenvectors into readouts, if needed by means of `features`.
-    projected : ndarray, shape (r, k)
-        Targets in that basis, to be divided by ``eigenvalue + penalty``.
-    features : array, shape (n, N), or None
-        The features if the vectors are those of ``F F^T``, and None otherwise.
-    leverage_scale : ndarray, shape (r,)
-        ``f^T (F^T F + penalty)^-1 f = sum_r (f vectors)_r^2 leverage_scale_r / (eigenvalue_r + penalty)`` on rows of
-        the fit, where the vectors have length N.
-    mean : ndarray, shape (N,)
-        Weighted mean of the features; zero without an intercept.
-    target_mean : ndarray, shape (k,)
-        Weighted mean of the targets; zero without an intercept.
-    total : float
-        Sum of the weights; infinite without an intercept.
-    """
-
-    eigenvalues: Host
+    eigenvalues: Host  #: Eigenvalues of the Gram matrix, not negative. Shape (r,).
+    #: Matrix that turns weights of the eigenvectors into readouts, if needed by means of `features`.
+    #: Shape (n, r) or (N, r).
     vectors: Array
-    projected: Host
-    features: Array | None
+    projected: Host  #: Targets in that basis, to be divided by ``eigenvalue + penalty``. Shape (r, k).
+    features: Array | None  #: The features if the vectors are those of ``F F^T``, and None otherwise. Shape (n, N).
+    #: ``f^T (F^T F + penalty)^-1 f = sum_r (f vectors)_r^2 leverage_scale_r / (eigenvalue_r + penalty)`` on rows of the
+    #: fit, where the vectors have length N. Shape (r,).
     leverage_scale: Host
-    mean: Host
-    target_mean: Host
-    total: float
+    mean: Host  #: Weighted mean of the features; zero without an intercept. Shape (N,).
+    target_mean: Host  #: Weighted mean of the targets; zero without an intercept. Shape (k,).
+    total: float  #: Sum of the weights; infinite without an intercept.
 
     @property
     def mean_square(self) -> float:

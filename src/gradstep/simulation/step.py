@@ -93,16 +93,9 @@ def measure_spike(
 ) -> Spike:
     """Measure the spike that the step adds to the rows, and the variance of the rows orthogonal to it.
 
-    Parameters
-    ----------
-    before, after : array, shape (N, d)
-        Weights before and after the step, whitened, in double precision.
-    readout : array, shape (N,)
-        Readout at initialisation, in double precision.
-    linear : array, shape (d,), or None
-        `Gradient.linear`, whitened; None when no step was taken.
-    axes : array, shape (k, d), optional
-        Orthonormal directions of the teacher; the first coordinate axis if not given.
+    The weights before and after the step have shape (N, d) and are whitened, and `linear`, shape (d,), is that of
+    `Gradient`, whitened; None when no step was taken. The readout (N,) is that at initialisation. The `axes` (k, d) are
+    orthonormal directions of the teacher, by default the first coordinate axis. All are in double precision.
     """
     d, xp = after.shape[1], array_namespace(after)
     axes = xp.eye(1, d, dtype=after.dtype, device=device(after)) if axes is None else axes

@@ -30,17 +30,10 @@ _ENTROPY = 0x67726164_73746570
 
 @dataclass(frozen=True)
 class Drawing:
-    """The way in which blocks are drawn; the numbers do not depend on it.
+    """The way in which blocks are drawn; the numbers do not depend on it."""
 
-    Parameters
-    ----------
-    threads : int
-        How many draw. With several of them the following blocks are drawn while one is in use.
-    empty : callable
-        Returns memory for a block of a shape (rows, columns) in double precision.
-    """
-
-    threads: int = 1
+    threads: int = 1  #: How many draw. With several of them the following blocks are drawn while one is in use.
+    #: Returns memory for a block of a shape (rows, columns) in double precision.
     empty: Callable[[tuple[int, int]], NDArray[np.float64]] = np.empty
 
 

@@ -14,21 +14,11 @@ __all__ = ["Inventory", "networks_of", "take_stock"]
 
 
 class Inventory(NamedTuple):
-    """Numbers of results in a store.
+    """Numbers of results in a store."""
 
-    Attributes
-    ----------
-    done : int
-        Tasks of the design that are finished.
-    added : int
-        Networks beyond the design's seeds.
-    other : int
-        Results of no task of the design: other settings, or another version of the code.
-    """
-
-    done: int
-    added: int
-    other: int
+    done: int  #: Tasks of the design that are finished.
+    added: int  #: Networks beyond the design's seeds.
+    other: int  #: Results of no task of the design: other settings, or another version of the code.
 
 
 def networks_of(design: Design, store: Store, point: int, present: set[str]) -> Iterator[tuple[int, Task, str]]:

@@ -65,34 +65,19 @@ class Axis:
 
 @dataclass(frozen=True)
 class Minimum:
-    """A minimum and its certificate; arrays have one entry a coordinate.
-
-    Attributes
-    ----------
-    point : ndarray
-    value : float
-    bounds : tuple of {"lower", "upper", None}
-        Which bound a coordinate lies on.
-    below, above : ndarray
-        Values one spacing lower and higher; infinite beyond a bound.
-    gradient, curvature : ndarray
-        First and second derivatives along the coordinates (one-sided, and nan, on a bound).
-    displacement : ndarray
-        Change that a further Newton step would make; nan on a bound.
-    others : tuple of (ndarray, float)
-        The other valleys that were followed to their bottom, best first.
-    evaluations : int
-    """
+    """A minimum and its certificate; arrays have one entry a coordinate."""
 
     point: Array
     value: float
-    bounds: tuple[Bound | None, ...]
+    bounds: tuple[Bound | None, ...]  #: Which bound a coordinate lies on.
+    #: Values one spacing lower and higher; infinite beyond a bound.
     below: Array
     above: Array
+    #: First and second derivatives along the coordinates (one-sided, and nan, on a bound).
     gradient: Array
     curvature: Array
-    displacement: Array
-    others: tuple[tuple[Array, float], ...]
+    displacement: Array  #: Change that a further Newton step would make; nan on a bound.
+    others: tuple[tuple[Array, float], ...]  #: The other valleys that were followed to their bottom, best first.
     evaluations: int
 
 

@@ -25,25 +25,14 @@ _HELD = 2**21
 
 
 class Call(NamedTuple):
-    """What a computation needs.
+    """What a computation needs."""
 
-    Attributes
-    ----------
-    function : callable
-        Takes what is shared, and then arrays with a leading axis for the computations. It returns a sequence with a
-        value for each of these.
-    arrays : tuple of ndarray
-        Those of one computation, without that axis.
-    shared : tuple
-        The same objects for all computations of a call.
-    work : int
-        Numbers in the largest arrays of the function, for one computation.
-    """
-
+    #: Takes what is shared, and then arrays with a leading axis for the computations. It returns a sequence with a
+    #: value for each of these.
     function: Callable[..., Sequence[Any]]
-    arrays: tuple[NDArray[Any], ...]
-    shared: tuple[object, ...]
-    work: int
+    arrays: tuple[NDArray[Any], ...]  #: Those of one computation, without that axis.
+    shared: tuple[object, ...]  #: The same objects for all computations of a call.
+    work: int  #: Numbers in the largest arrays of the function, for one computation.
 
 
 Computation: TypeAlias = Generator[Call, Any, T]

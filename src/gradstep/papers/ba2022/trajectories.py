@@ -35,28 +35,17 @@ SNAPSHOT_GROWTH = 1.2
 
 @dataclass(frozen=True)
 class Training:
-    """Weights and losses along the path of gradient descent.
+    """Weights and losses along the path of gradient descent."""
 
-    Attributes
-    ----------
-    weights : ndarray, shape (T, N, k)
-        First layer along the directions asked for, at the first of them before training, at the last after it.
-    losses : ndarray, shape (T,)
-        Training loss, half the mean squared residual, at the same times.
-    steps : ndarray, shape (T,)
-        Numbers of steps taken.
-    initial, final : ndarray, shape (N, d)
-        The whole first layer before and after.
-    readout : ndarray, shape (N,)
-        Readout of order one after training.
-    """
-
+    #: First layer along the directions asked for, at the first of them before training, at the last after it.
+    #: Shape (T, N, k).
     weights: Array
-    losses: Array
-    steps: NDArray[np.int64]
+    losses: Array  #: Training loss, half the mean squared residual, at the same times. Shape (T,).
+    steps: NDArray[np.int64]  #: Numbers of steps taken, shape (T,).
+    #: The whole first layer before and after, shape (N, d).
     initial: Array
     final: Array
-    readout: Array
+    readout: Array  #: Readout of order one after training, shape (N,).
 
 
 def stable_rate(inputs: Array, weights: Array, activation: ScalarFunction) -> float:

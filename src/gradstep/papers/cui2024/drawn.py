@@ -41,20 +41,13 @@ _KERNEL_TOLERANCE = 1e-7
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """Weights with a spike.
+    """Weights with a spike."""
 
-    Attributes
-    ----------
-    weights : ndarray, shape (p, d)
-    spike : ndarray, shape (p,)
-        What the spike adds to the projection of each neuron on its direction. With several spikes, that of the first.
-    direction : ndarray, shape (d,)
-        Unit vector of the (first) spike.
-    """
-
-    weights: Array
+    weights: Array  #: Shape (p, d).
+    #: What the spike adds to the projection of each neuron on its direction. With several spikes, that of the first.
+    #: Shape (p,).
     spike: Array
-    direction: Array
+    direction: Array  #: Unit vector of the (first) spike, shape (d,).
 
 
 def spiked_layer(
@@ -130,27 +123,19 @@ def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
 
 @dataclass(frozen=True)
 class DrawnFit:
-    r"""A ridge fit on drawn features, with its exact test error and the summary statistics (17).
+    """A ridge fit on drawn features, with its exact test error and the summary statistics (17)."""
 
-    Attributes
-    ----------
-    test_error, train_error, train_loss : float
-        Exact test error, mean squared training residual, and the minimum of (4) per sample.
-    readout_mean, bulk_overlap, teacher_overlap, bulk_norm, readout_norm : float
-        :math:`m,\theta,\psi,q_1,q_2` of the paper's :math:`a`.
-    readout : ndarray, shape (p,)
-        :math:`a/\sqrt p`, the readout of the raw features.
-    """
-
+    #: Exact test error, mean squared training residual, and the minimum of (4) per sample.
     test_error: float
     train_error: float
     train_loss: float
+    #: :math:`m,\theta,\psi,q_1,q_2` of the paper's :math:`a`.
     readout_mean: float
     bulk_overlap: float
     teacher_overlap: float
     bulk_norm: float
     readout_norm: float
-    readout: Array
+    readout: Array  #: :math:`a/\sqrt p`, the readout of the raw features. Shape (p,).
 
     def numbers(self) -> dict[str, float]:
         """Return the scalars by name."""

@@ -27,8 +27,6 @@ from gradstep.simulation import Network
 from gradstep.spectra import density, histogram, outlier_marks
 from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 
-__all__ = ["FeatureSpectra", "measure"]
-
 _REGIMES = ("large", "between", "few")
 
 

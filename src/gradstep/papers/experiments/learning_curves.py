@@ -27,8 +27,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 
-__all__ = ["LearningCurves", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, float]:
     """Simulate one network and return its errors."""

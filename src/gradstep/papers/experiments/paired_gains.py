@@ -24,8 +24,6 @@ from gradstep.papers.claims import below, in_standard_errors, not_below
 from gradstep.papers.outcome import Check, Judged, points_of
 from gradstep.papers.places import Settings
 
-__all__ = ["claim_checks", "gain_comparisons", "gain_panel"]
-
 #: Standard errors by which a measured mean has to be on its side of the kernel lower bound, or may be beyond it.
 RESOLVED = 3.0
 

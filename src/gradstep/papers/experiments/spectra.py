@@ -12,13 +12,6 @@ from gradstep.papers.outcome import Check
 from gradstep.problem import Problem
 from gradstep.theory.spectra.stieltjes import Law
 
-__all__ = [
-    "Spectra",
-    "displaced",
-    "integrals",
-    "placed",
-]
-
 Found = TypeVar("Found")
 
 

@@ -30,8 +30,6 @@ from gradstep.text_table import in_words
 from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
 from gradstep.theory.step.statistics import step_statistics
 
-__all__ = ["WeightSpectra", "measure", "measure_gradient"]
-
 #: Overlaps of the outlier's vectors: quantity, how it is written, colour.
 _OVERLAPS = (
     ("readout_overlap", "readout a", "between"),

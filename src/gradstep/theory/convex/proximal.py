@@ -49,13 +49,9 @@ class LabelsAtNodes:
     """The labels at nodes that resolve both directions. Such a node determines a label up to its noise.
 
     Docs, "Convex losses", equation (P4a).
-
-    Attributes
-    ----------
-    mean, hidden : ndarray, shape (nodes,)
-        Mean of the label, and the variance of what the nodes do not resolve of it.
     """
 
+    #: Mean of the label, and the variance of what the nodes do not resolve of it. Shape (nodes,).
     mean: Array
     hidden: Array
 
@@ -65,27 +61,17 @@ class OutputLaw:
     r"""The output :math:`\omega=M+A\,t+s\,\xi` on a fresh input, and the leverage, at nodes of kappa.
 
     Docs, "Convex losses", equation (P3).
-
-    Attributes
-    ----------
-    kappa : ndarray, shape (nodes,)
-        Projection on the spike.
-    mean, slope, variance : ndarray, shape (nodes,)
-        ``M``, ``A`` (on the teacher's coordinate t off the spike) and ``s**2``.
-    leverage : ndarray, shape (nodes,)
-        ``V``, the step of the proximal map that turns this output into that on a training sample.
-    alignment : float
-        Overlap of the spike with the teacher.
-    labels : LabelsAtNodes, optional
-        Given where the nodes resolve both directions, and `slope` is zero. Otherwise labels follow from kappa and t.
     """
 
-    kappa: Array
+    kappa: Array  #: Projection on the spike, shape (nodes,).
+    #: ``M``, ``A`` (on the teacher's coordinate t off the spike) and ``s**2``. Shape (nodes,).
     mean: Array
     slope: Array
     variance: Array
+    #: ``V``, the step of the proximal map that turns this output into that on a training sample. Shape (nodes,).
     leverage: Array
-    alignment: float
+    alignment: float  #: Overlap of the spike with the teacher.
+    #: Given where the nodes resolve both directions, and `slope` is zero. Otherwise labels follow from kappa and t.
     labels: LabelsAtNodes | None = None
 
     def parts(self) -> Iterator[OutputLaw]:
@@ -105,20 +91,15 @@ class OutputLaw:
 
 @dataclass(frozen=True)
 class LossAverages:
-    r"""Averages given kappa of :math:`g=-\partial_\omega M(y,\omega)`, the pull of a sample on its output.
+    r"""Averages given kappa of :math:`g=-\partial_\omega M(y,\omega)`, the pull of a sample on its output."""
 
-    Attributes
-    ----------
-    pull, slope, power, curvature : ndarray, shape (nodes,)
-        ``E g``, ``E t g`` plus ``A`` times the curvature, ``E g**2``, and the curvature ``-E dg/dw``.
-    free : ndarray, shape (nodes,)
-        ``1 - V * curvature``, without cancellation: mean response of a training output to the output without it.
-    """
-
+    #: ``E g``, ``E t g`` plus ``A`` times the curvature, ``E g**2``, and the curvature ``-E dg/dw``. Shape (nodes,).
     pull: Array
     slope: Array
     power: Array
     curvature: Array
+    #: ``1 - V * curvature``, without cancellation: mean response of a training output to the output without it.
+    #: Shape (nodes,).
     free: Array
 
 
@@ -134,21 +115,16 @@ class Losses:
 
 @dataclass(frozen=True)
 class PenaltyAverages:
-    r"""The quadratic penalty :math:`\rho b^2/2` that has the same averages over a group of neurons.
+    r"""The quadratic penalty :math:`\rho b^2/2` that has the same averages over a group of neurons."""
 
-    Attributes
-    ----------
-    stiffness : ndarray, shape (groups,)
-        :math:`\rho`: the mean response of a weight to its field is :math:`1/(\rho+C)`.
-    offset, excess : ndarray, shape (groups,)
-        Differences between the weights and their linear response to the field: in the mean, and in the variance.
-    value, active : ndarray, shape (groups,)
-        Mean penalty of a weight, in units of ``ridge / N``, and the share of the weights that are not zero.
-    """
-
+    #: :math:`\rho`: the mean response of a weight to its field is :math:`1/(\rho+C)`. Shape (groups,).
     stiffness: Array
+    #: Differences between the weights and their linear response to the field: in the mean, and in the variance.
+    #: Shape (groups,).
     offset: Array
     excess: Array
+    #: Mean penalty of a weight, in units of ``ridge / N``, and the share of the weights that are not zero.
+    #: Shape (groups,).
     value: Array
     active: Array
 
@@ -418,15 +394,8 @@ def penalty_averages(
 
     Docs, "Convex losses", equation (P5).
 
-    Parameters
-    ----------
-    penalty : Penalty
-    field, power : ndarray, shape (groups,)
-        Mean and variance of the field h.
-    curvature : ndarray, shape (groups,)
-        ``C``.
-    ridge, width : float
-        The penalty's strength and N.
+    Mean and variance of the field h, its `power`, and the curvature ``C`` have shape (groups,). The penalty's strength
+    is the ridge, and N the width.
     """
     function, root = penalty.function, math.sqrt(width)
     step = ridge / curvature

@@ -56,10 +56,7 @@ _LEAST_NODE = 1e-100
 class Overlaps(NamedTuple):
     """Overlaps of the teacher with the spike, the second direction, and what is orthogonal to both: squares sum to one.
 
-    Attributes
-    ----------
-    spike, second, rest : float
-        The last two are not negative, and not both zero.
+    The last two are not negative, and not both zero.
     """
 
     spike: float
@@ -74,23 +71,15 @@ class Overlaps(NamedTuple):
 
 
 class AlongRest(NamedTuple):
-    """Nodes along the second direction, shape (kappas, nodes).
+    """Nodes along the second direction, shape (kappas, nodes)."""
 
-    Attributes
-    ----------
-    t, share : ndarray
-        Coordinates and their probabilities given kappa. A share of zero is that of no node.
-    mean, slope : ndarray
-        The teacher's mean at the nodes, and its slope along the rest.
-    hidden : ndarray
-        The mean square of what mean and slope do not have of the teacher.
-    """
-
+    #: Coordinates and their probabilities given kappa. A share of zero is that of no node.
     t: Array
     share: Array
+    #: The teacher's mean at the nodes, and its slope along the rest.
     mean: Array
     slope: Array
-    hidden: Array
+    hidden: Array  #: The mean square of what mean and slope do not have of the teacher.
 
 
 def on_the_whole_line(known: Array, square: Array, second: float) -> AlongRest:

@@ -21,20 +21,11 @@ _FILLED_UP, _ANY_SIZE = 1.5, 2**12
 
 
 class Fit(NamedTuple):
-    """A ridge fit to solve.
+    """A ridge fit to solve."""
 
-    Attributes
-    ----------
-    tables : Tables
-        Without a leading axis.
-    sizes : Sizes
-    noise : float
-        Standard deviation of the label noise.
-    """
-
-    tables: Tables
+    tables: Tables  #: Without a leading axis.
     sizes: Sizes[float]
-    noise: float
+    noise: float  #: Standard deviation of the label noise.
 
 
 def solve_fits(fits: Sequence[Fit]) -> Iterator[tuple[int, UniformSolution, int]]:

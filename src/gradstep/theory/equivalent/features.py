@@ -54,36 +54,28 @@ _SLOWER = "one that grows less fast, or a smaller step"
 
 @dataclass(frozen=True)
 class ConditionalFeatures:
-    """Tables over groups and nodes of kappa.
+    """Tables over groups and nodes of kappa."""
 
-    Attributes
-    ----------
-    kappa, weight : ndarray, shape (nodes,)
-        Nodes and probability weights. With an odd activation only the positive half is kept (weights doubled) and the
-        teacher's tables hold the parity that the features can see.
-    mean, slope, variance : ndarray, shape (groups, nodes)
-        ``g0``, ``g1`` and ``g2``.
-    teacher_mean, teacher_slope, teacher_square : ndarray, shape (nodes,)
-        ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
-    length_slope : ndarray, shape (groups, nodes) or (groups, 0)
-        Slope of ``g0`` along the length of an isotropic input, a standard normal (`row_features`).
-    lengths : ndarray, shape (groups, lengths)
-        How much a group sees of each of several lengths (`gradstep.theory.equivalent.lengths`).
-    rest : ndarray, shape (nodes,)
-        Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
-        then follow each other, and t is the teacher's coordinate off both directions.
-    """
-
+    #: Nodes and probability weights. With an odd activation only the positive half is kept (weights doubled) and the
+    #: teacher's tables hold the parity that the features can see. Shape (nodes,).
     kappa: NDArray[np.float64]
     weight: NDArray[np.float64]
+    #: ``g0``, ``g1`` and ``g2``. Shape (groups, nodes).
     mean: NDArray[np.float64]
     slope: NDArray[np.float64]
     variance: NDArray[np.float64]
+    #: ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
+    #: Shape (nodes,).
     teacher_mean: NDArray[np.float64]
     teacher_slope: NDArray[np.float64]
     teacher_square: NDArray[np.float64]
+    #: Slope of ``g0`` along the length of an isotropic input, a standard normal (`row_features`).
+    #: Shape (groups, nodes) or (groups, 0).
     length_slope: NDArray[np.float64]
+    #: How much a group sees of each of several lengths (`gradstep.theory.neurons.lengths`). Shape (groups, lengths).
     lengths: NDArray[np.float64]
+    #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
+    #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
 
     @cached_property
@@ -306,26 +298,14 @@ def conditional_features(
 
     Docs, "Uniform equivalent", equation (E8).
 
-    Parameters
-    ----------
-    alignment : float
-        Overlap of the spike direction with the teacher.
-    refine : float
-        Multiplies the resolution in kappa.
-    dimension : float
-        Sets how much the length of an input fluctuates (default: not at all).
-    any_loss : bool
-        Whether the nodes serve losses other than the square: those of an odd activation on either side of zero, and
-        those along a second direction on either side of the teacher's kinks.
-    overlap : float
-        Overlap of a second direction, which is resolved too, with the teacher's rest. Zero if there is none.
+    The alignment is the overlap of the spike direction with the teacher, and the overlap that of a second direction,
+    which is resolved too, with the teacher's rest; it is zero if there is none. `refine` multiplies the resolution in
+    kappa, and the dimension sets how much the length of an input fluctuates (by default not at all). For `any_loss` the
+    nodes serve losses other than the square: those of an odd activation on either side of zero, and those along a
+    second direction on either side of the teacher's kinks.
 
-    Raises
-    ------
-    InvalidInput
-        As `row_features`.
-    NotConverged
-        If the features are so steep that resolving them would take the memory.
+    Raises `InvalidInput` as `row_features` does, and `NotConverged` if the features are so steep that resolving them
+    would take the memory.
     """
     plane = overlap > 0
     # In the plane steep features need half the nodes: errors change by less than 1e-5.

@@ -104,27 +104,16 @@ class _Average(NamedTuple):
 
 @dataclass(frozen=True)
 class LeverageTable:
-    """Tables of the features for the fixed point, with a batch axis (of length one where shared).
+    """Tables of the features for the fixed point, with a batch axis (of length one where shared)."""
 
-    Attributes
-    ----------
-    slope, variance : ndarray, shape (1 or batch, groups, nodes)
-        ``g1`` and ``g2``.
-    weight : ndarray, shape (1 or batch, nodes)
-        Probability weights of the nodes.
-    fraction : ndarray, shape (1 or batch, groups)
-        ``N_g / N``.
-    share : ndarray, shape (1 or batch, classes)
-        ``p_j``, which sum to one (default: one class).
-    profile : ndarray, shape (1 or batch, classes, groups)
-        ``u_gj``, of mean one over the classes (default: one).
-    """
-
+    #: ``g1`` and ``g2``, shape (1 or batch, groups, nodes).
     slope: _Array
     variance: _Array
-    weight: _Array
-    fraction: _Array
+    weight: _Array  #: Probability weights of the nodes, shape (1 or batch, nodes).
+    fraction: _Array  #: ``N_g / N``, shape (1 or batch, groups).
+    #: ``p_j``, which sum to one (default: one class). Shape (1 or batch, classes).
     share: _Array = field(default_factory=lambda: np.ones((1, 1)))
+    #: ``u_gj``, of mean one over the classes (default: one). Shape (1 or batch, classes, groups).
     profile: _Array = field(default_factory=lambda: np.ones((1, 1, 1)))
 
     def __post_init__(self) -> None:
@@ -192,31 +181,21 @@ class LeverageTable:
 
 @dataclass(frozen=True)
 class LeverageEquations:
-    """Coefficients of the fixed point, with a batch axis.
-
-    Attributes
-    ----------
-    table : LeverageTable
-    width, directions, samples, ridge : ndarray, shape (batch,)
-        ``N``, ``d - 1``, ``n`` and the penalty.
-    population : ndarray, shape (batch,), optional
-        Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
-        wherever samples are summed.
-    neurons, per_direction : ndarray, shape (batch, groups)
-        ``N_g`` and ``N_g / (d - 1)``.
-    sampling : ndarray, shape (batch, nodes)
-        ``n w``.
-    """
+    """Coefficients of the fixed point, with a batch axis."""
 
     table: LeverageTable
+    #: ``N``, ``d - 1``, ``n`` and the penalty. Shape (batch,).
     width: _Array
     directions: _Array
     samples: _Array
     ridge: _Array
+    #: Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
+    #: wherever samples are summed. Shape (batch,).
     population: _Array | None = None
+    #: ``N_g`` and ``N_g / (d - 1)``, shape (batch, groups).
     neurons: _Array = field(init=False)
     per_direction: _Array = field(init=False)
-    sampling: _Array = field(init=False)
+    sampling: _Array = field(init=False)  #: ``n w``, shape (batch, nodes).
 
     def __post_init__(self) -> None:
         neurons = self.width[:, None] * self.table.fraction
@@ -241,20 +220,11 @@ class Whole(NamedTuple):
     """The matrices of the equations over the groups, one for each class of directions.
 
     Its methods return new arrays, which a caller may write into.
-
-    Attributes
-    ----------
-    columns : ndarray, shape (batch, classes, groups, nodes)
-        ``D_j^1/2 g1``.
-    inverse : ndarray, shape (batch, classes, groups, groups)
-        ``(I + D_j^1/2 V1 D_j^1/2)^-1``.
-    dressed : ndarray, shape (batch, classes, groups, nodes)
-        Their product.
     """
 
-    columns: _Array
-    inverse: _Array
-    dressed: _Array
+    columns: _Array  #: ``D_j^1/2 g1``, shape (batch, classes, groups, nodes).
+    inverse: _Array  #: ``(I + D_j^1/2 V1 D_j^1/2)^-1``, shape (batch, classes, groups, groups).
+    dressed: _Array  #: Their product, shape (batch, classes, groups, nodes).
 
     def of_nodes(self, table: LeverageTable) -> _Array:
         """Return ``g1 (D_j^-1 + V1)^-1 g1`` between nodes, shape (batch, classes, nodes, nodes)."""
@@ -292,23 +262,12 @@ class Core(NamedTuple):
     G S_j)^-1``, `dressed` of `Whole` is ``D_j^1/2 left K_j right``.
 
     Docs, "Uniform equivalent", equation (E9a).
-
-    Attributes
-    ----------
-    rows : ndarray, shape (batch, classes, groups, dimensions)
-        ``D_j^1/2 left``.
-    taken : ndarray, shape (batch, classes, groups, dimensions)
-        ``D_j^1/2 left K_j G``.
-    damping : ndarray, shape (batch, classes, dimensions, dimensions)
-        ``K_j``.
-    form : ndarray, shape (batch, classes, dimensions, dimensions)
-        ``S_j K_j``.
     """
 
-    rows: _Array
-    taken: _Array
-    damping: _Array
-    form: _Array
+    rows: _Array  #: ``D_j^1/2 left``, shape (batch, classes, groups, dimensions).
+    taken: _Array  #: ``D_j^1/2 left K_j G``, shape (batch, classes, groups, dimensions).
+    damping: _Array  #: ``K_j``, shape (batch, classes, dimensions, dimensions).
+    form: _Array  #: ``S_j K_j``, shape (batch, classes, dimensions, dimensions).
 
     def of_nodes(self, table: LeverageTable) -> _Array:
         """Return what `Whole.of_nodes` does."""
@@ -345,45 +304,21 @@ def _factors(table: LeverageTable) -> tuple[_Array, _Array]:
 
 
 class Leverage(NamedTuple):
-    """One evaluation of the equations at given ``V`` and ``R``; a solution when `residual` is small.
+    """One evaluation of the equations at given ``V`` and ``R``; a solution when `residual` is small."""
 
-    Attributes
-    ----------
-    leverage : ndarray, shape (batch, nodes)
-        ``V(kappa)``; ``V / (1 + V)`` is the mean diagonal of the hat matrix at kappa.
-    resolvent : ndarray, shape (batch, groups)
-        ``R_g``.
-    remaining : ndarray, shape (batch, nodes)
-        ``1 / (1 + V)``: what the fit leaves of a sample's residual.
-    sample_weight : ndarray, shape (batch, nodes)
-        ``n w (1 / (1 + V) + population)``.
-    density : ndarray, shape (batch, groups)
-        ``D`` (diagonal), its mean over the directions.
-    matrices : Whole or Core
-        Those of the classes.
-    variance : ndarray, shape (batch, groups, nodes)
-        ``D g2``.
-    load : ndarray, shape (batch, groups)
-        ``D`` times what the samples add to a neuron's ridge.
-    following : ndarray, shape (batch, nodes + groups)
-        Right-hand sides of the equations for ``V`` and ``R``.
-    gap : ndarray, shape (batch, nodes + groups)
-        Difference of logarithms between the two sides, of ``V`` and then of ``R``.
-    residual : ndarray, shape (batch,)
-        Largest absolute gap.
-    """
-
+    #: ``V(kappa)``; ``V / (1 + V)`` is the mean diagonal of the hat matrix at kappa. Shape (batch, nodes).
     leverage: _Array
-    resolvent: _Array
-    remaining: _Array
-    sample_weight: _Array
-    density: _Array
-    matrices: Whole | Core
-    variance: _Array
-    load: _Array
-    following: _Array
+    resolvent: _Array  #: ``R_g``, shape (batch, groups).
+    remaining: _Array  #: ``1 / (1 + V)``: what the fit leaves of a sample's residual. Shape (batch, nodes).
+    sample_weight: _Array  #: ``n w (1 / (1 + V) + population)``, shape (batch, nodes).
+    density: _Array  #: ``D`` (diagonal), its mean over the directions. Shape (batch, groups).
+    matrices: Whole | Core  #: Those of the classes.
+    variance: _Array  #: ``D g2``, shape (batch, groups, nodes).
+    load: _Array  #: ``D`` times what the samples add to a neuron's ridge, shape (batch, groups).
+    following: _Array  #: Right-hand sides of the equations for ``V`` and ``R``, shape (batch, nodes + groups).
+    #: Difference of logarithms between the two sides, of ``V`` and then of ``R``. Shape (batch, nodes + groups).
     gap: _Array
-    residual: _Array
+    residual: _Array  #: Largest absolute gap, shape (batch,).
 
     @property
     def inverse_resolvent(self) -> _Array:
@@ -500,21 +435,12 @@ class Undamped(NamedTuple):
 
     They are matrices of shape (batch, classes, groups, groups). If the slopes have few dimensions they are kept as the
     identity less ``D_j^1/2 left middle_j left^T D_j^1/2``, which takes a small part of the time and memory.
-
-    Attributes
-    ----------
-    root : ndarray, shape (batch, classes, groups)
-        ``D_j^1/2``.
-    matrices : ndarray, optional
-    left : ndarray, shape (batch, groups, dimensions)
-        ``V1`` is its square ``left left^T``.
-    middle : ndarray, shape (batch, classes, dimensions, dimensions)
     """
 
-    root: _Array
+    root: _Array  #: ``D_j^1/2``, shape (batch, classes, groups).
     matrices: _Array | None
-    left: _Array
-    middle: _Array
+    left: _Array  #: ``V1`` is its square ``left left^T``, shape (batch, groups, dimensions).
+    middle: _Array  #: Shape (batch, classes, dimensions, dimensions).
 
     @classmethod
     def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array, gain: _Array) -> Undamped:
@@ -562,16 +488,10 @@ class Undamped(NamedTuple):
 
 
 class Separable(NamedTuple):
-    """Numbers for each direction and group, as a sum of a few products of one for each.
+    """Numbers for each direction and group, as a sum of a few products of one for each."""
 
-    Attributes
-    ----------
-    left : ndarray, shape (batch, groups, products)
-    right : ndarray, shape (batch, products, directions)
-    """
-
-    left: _Array
-    right: _Array
+    left: _Array  #: Shape (batch, groups, products).
+    right: _Array  #: Shape (batch, products, directions).
 
     @classmethod
     def of(cls, values: _Array) -> Separable:

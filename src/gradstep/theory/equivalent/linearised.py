@@ -24,14 +24,10 @@ class Linearised(NamedTuple):
     Minus the derivative of the gap is ``diag(into)^-1 matrix diag(out)^-1``: an M-matrix, the identity less a matrix
     without negative entries whose rows sum to less than one. Samples and neurons respond to each other alike, so that
     in its own units `matrix` is symmetric, and positive definite.
-
-    Attributes
-    ----------
-    matrix : ndarray, shape (batch, nodes + groups, nodes + groups)
-    into, out : ndarray, shape (batch, nodes + groups)
     """
 
-    matrix: _Array
+    matrix: _Array  #: Shape (batch, nodes + groups, nodes + groups).
+    #: Shape (batch, nodes + groups).
     into: _Array
     out: _Array
 
@@ -73,24 +69,15 @@ class LinearisedByPairs(NamedTuple):
     The leverages at two nodes raise each other by a form in the products of two slopes: the matrix of `Linearised` is a
     diagonal one less one of low rank. With as many unknowns as pairs and groups the nodes are eliminated (Woodbury's
     formula).
-
-    Attributes
-    ----------
-    known : ndarray, shape (batch, pairs, nodes)
-        Products of two slopes.
-    square : ndarray, shape (batch, pairs, pairs)
-        The squares of the forms in two slopes, as forms in these products, averaged over the classes.
-    source : ndarray, shape (batch, groups, nodes)
-        How much a node raises a group, and the group the node.
-    between : ndarray, shape (batch, groups, groups)
-        How much two groups raise each other.
-    into, out : ndarray, shape (batch, nodes + groups)
     """
 
-    known: _Array
+    known: _Array  #: Products of two slopes, shape (batch, pairs, nodes).
+    #: The squares of the forms in two slopes, as forms in these products, averaged over the classes.
+    #: Shape (batch, pairs, pairs).
     square: _Array
-    source: _Array
-    between: _Array
+    source: _Array  #: How much a node raises a group, and the group the node. Shape (batch, groups, nodes).
+    between: _Array  #: How much two groups raise each other, shape (batch, groups, groups).
+    #: Shape (batch, nodes + groups).
     into: _Array
     out: _Array
 
@@ -150,21 +137,15 @@ class SymmetricPairs(NamedTuple):
     """Products of two components of a vector, in terms of which the squares of bilinear forms are bilinear forms.
 
     With `of`, ``(u @ matrix @ v)^2`` is ``of(u) @ square(matrix) @ of(v)``.
-
-    Attributes
-    ----------
-    first, second : ndarray, shape (pairs,)
-        The components of each pair.
-    double : ndarray, shape (pairs,)
-        The factor of a product: the root of two where its components differ, as it stands for both orders.
-    place : ndarray, shape (components, components)
-        Number of the pair of two components.
     """
 
+    #: The components of each pair, shape (pairs,).
     first: NDArray[np.intp]
     second: NDArray[np.intp]
+    #: The factor of a product: the root of two where its components differ, as it stands for both orders.
+    #: Shape (pairs,).
     double: _Array
-    place: NDArray[np.intp]
+    place: NDArray[np.intp]  #: Number of the pair of two components, shape (components, components).
 
     @staticmethod
     def number(count: int) -> int:

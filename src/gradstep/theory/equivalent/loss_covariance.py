@@ -44,25 +44,13 @@ _REST, _REST_WEIGHT = trapezoidal_rule(0.025, 7.98, thinning=math.inf)
 
 @dataclass(frozen=True)
 class SharedDraw:
-    """The network and the samples that all fits share.
+    """The network and the samples that all fits share."""
 
-    Attributes
-    ----------
-    tables : Tables
-        Without a batch axis.
-    teacher : ScalarFunction
-    alignment : float
-        Overlap of the spike direction with the teacher.
-    noise : float
-        Standard deviation of the label noise.
-    directions, width, samples : float
-        ``d - 1``, ``N`` and ``n``.
-    """
-
-    tables: Tables
+    tables: Tables  #: Without a batch axis.
     teacher: ScalarFunction
-    alignment: float
-    noise: float
+    alignment: float  #: Overlap of the spike direction with the teacher.
+    noise: float  #: Standard deviation of the label noise.
+    #: ``d - 1``, ``N`` and ``n``.
     directions: float
     width: float
     samples: float

@@ -58,85 +58,56 @@ Array = NDArray[np.float64]
 
 
 class WeightOffset(NamedTuple):
-    """The part of a neuron's weight that a penalty other than a ridge adds to its linear response to the fit.
+    """The part of a neuron's weight that a penalty other than a ridge adds to its linear response to the fit."""
 
-    Attributes
-    ----------
-    mean, variance : ndarray, shape (batch, groups)
-    """
-
+    #: Shape (batch, groups).
     mean: Array
     variance: Array
 
 
 class Fluctuations(NamedTuple):
-    """Variances, without the digits that are lost between a mean square and a squared mean.
+    """Variances, without the digits that are lost between a mean square and a squared mean."""
 
-    Attributes
-    ----------
-    output : ndarray, shape (batch, nodes)
-        Variance of the trained network's output, given kappa and the coordinate along a second direction, if any.
-    weight : ndarray, shape (batch, groups)
-        Variance of a neuron's weight in each group, without that of the `WeightOffset`.
-    """
-
+    #: Variance of the trained network's output, given kappa and the coordinate along a second direction, if any.
+    #: Shape (batch, nodes).
     output: Array
+    #: Variance of a neuron's weight in each group, without that of the `WeightOffset`. Shape (batch, groups).
     weight: Array
 
 
 class UniformSolution(NamedTuple):
-    """Results of a batch.
+    """Results of a batch."""
 
-    Attributes
-    ----------
-    test_error, train_error, train_loss, degrees_of_freedom, residual : ndarray, shape (batch,)
-    readout_norm : ndarray, shape (batch,)
-        ``|b|^2`` of the trained readout.
-    readout_power : ndarray, shape (batch, groups)
-        Contribution of each group to ``|b|^2``.
-    learned : ndarray, shape (batch, nodes)
-        ``M(kappa)``, the mean output of the trained network.
-    rest_slope : ndarray, shape (batch, nodes)
-        ``T(kappa)``, the slope of the trained network along the teacher's rest, off a second direction if any.
-    length_slopes : ndarray, shape (batch, lengths, nodes)
-        Slopes of the trained network along the input's lengths, standard normal numbers.
-    slopes : ndarray, shape (batch, special, nodes)
-        Slopes of the trained network along the special directions of the bulk.
-    mean_field : ndarray, shape (batch, groups)
-        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group (and the `WeightOffset`).
-    weight_field : ndarray, shape (batch, groups)
-        ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk
-        is smaller.
-    free_overlap : ndarray, shape (batch, special + known, groups)
-        Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``; of a joint
-        fit also with the parts of the projections, and of norms that tell of the rows, that are not due to the rows.
-    conditional_error : ndarray, shape (batch, nodes)
-        ``E[(y - f_hat)^2 | kappa]``.
-    point : Leverage
-        Solution of the fixed point.
-    iterations : int
-    fluctuations : Fluctuations, optional
-        With a weight_offset.
-    """
-
+    #: Shape (batch,).
     test_error: Array
     train_error: Array
     train_loss: Array
     degrees_of_freedom: Array
     residual: Array
-    readout_norm: Array
-    readout_power: Array
-    learned: Array
+    readout_norm: Array  #: ``|b|^2`` of the trained readout, shape (batch,).
+    readout_power: Array  #: Contribution of each group to ``|b|^2``, shape (batch, groups).
+    learned: Array  #: ``M(kappa)``, the mean output of the trained network. Shape (batch, nodes).
+    #: ``T(kappa)``, the slope of the trained network along the teacher's rest, off a second direction if any.
+    #: Shape (batch, nodes).
     rest_slope: Array
+    #: Slopes of the trained network along the input's lengths, standard normal numbers. Shape (batch, lengths, nodes).
     length_slopes: Array
+    #: Slopes of the trained network along the special directions of the bulk, shape (batch, special, nodes).
     slopes: Array
+    #: ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group (and the `WeightOffset`).
+    #: Shape (batch, groups).
     mean_field: Array
+    #: ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk is
+    #: smaller. Shape (batch, groups).
     weight_field: Array
+    #: Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``; of a joint
+    #: fit also with the parts of the projections, and of norms that tell of the rows, that are not due to the rows.
+    #: Shape (batch, special + known, groups).
     free_overlap: Array
-    conditional_error: Array
-    point: Leverage
+    conditional_error: Array  #: ``E[(y - f_hat)^2 | kappa]``, shape (batch, nodes).
+    point: Leverage  #: Solution of the fixed point.
     iterations: int
-    fluctuations: Fluctuations | None = None
+    fluctuations: Fluctuations | None = None  #: With a weight_offset.
 
 
 class _AlongReadout(NamedTuple):
@@ -201,18 +172,10 @@ def _separate_fit(
 
     Docs, "Structured bulk", equation (A4).
 
-    Parameters
-    ----------
-    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
-    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
-        Slopes of the features and of the teacher at the weighed nodes.
-    teacher : ndarray, shape (batch, special)
-        Components of the teacher's rest along the special directions.
-    root : ndarray, shape (batch, special, groups)
-        ``D_j^1/2``.
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``.
+    At the weighed nodes there are the means (batch, nodes, groups) of the features, a unit of each unknown, and those
+    of the teacher, the values (batch, nodes); and the slopes of both. Along the special directions there are the
+    components of the teacher's rest (batch, special) and the root ``D_j^1/2``, shape (batch, special, groups). The
+    linear gain is ``V1``.
     """
     batch, _, groups = spikes.shape
     one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))

@@ -57,36 +57,24 @@ Array = NDArray[np.float64]
 
 
 class CorrelatedClasses(NamedTuple):
-    """Classes of directions, and special ones.
+    """Classes of directions, and special ones."""
 
-    Attributes
-    ----------
-    share : ndarray, shape (classes,)
-    profile : ndarray, shape (groups, classes)
-    overlap : ndarray, shape (special, 2 or 3)
-        Components of the spike direction, of the teacher's rest, and of the rest of f given an own output.
-    special_profile : ndarray, shape (groups, special)
-    mean_variance : ndarray, shape (groups,)
-        ``(1/d) tr Sigma_a``.
-    components : ndarray, shape (special, vectors)
-        Of the vectors with which the norm of a row varies, if groups know of it
-        (`gradstep.theory.step.row_fluctuations.norm_vector`).
-    common : ndarray, shape (special,)
-        Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
-    longest : ndarray, shape (classes,)
-        Part of each class that belongs to the longest directions.
-    lengths : ndarray, shape (groups, numbers)
-        The lengths of an input that the rows see, as `gradstep.theory.neurons.lengths.seen_lengths` takes them.
-    """
-
-    share: Array
-    profile: Array
+    share: Array  #: Shape (classes,).
+    profile: Array  #: Shape (groups, classes).
+    #: Components of the spike direction, of the teacher's rest, and of the rest of f given an own output.
+    #: Shape (special, 2 or 3).
     overlap: Array
-    special_profile: Array
-    mean_variance: Array
+    special_profile: Array  #: Shape (groups, special).
+    mean_variance: Array  #: ``(1/d) tr Sigma_a``, shape (groups,).
+    #: Of the vectors with which the norm of a row varies, if groups know of it
+    #: (`gradstep.theory.step.row_fluctuations.norm_vector`). Shape (special, vectors).
     components: Array
+    #: Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.
+    #: Shape (special,).
     common: Array
-    longest: Array
+    longest: Array  #: Part of each class that belongs to the longest directions, shape (classes,).
+    #: The lengths of an input that the rows see, as `gradstep.theory.neurons.lengths.seen_lengths` takes them.
+    #: Shape (groups, numbers).
     lengths: Array
 
 

@@ -32,25 +32,16 @@ _TOLERANCE, _MAX_STEPS = 1e-12, 500
 
 
 class LawPoints(NamedTuple):
-    """The resolvent at points z, and derivatives in z.
+    """The resolvent at points z, and derivatives in z."""
 
-    Attributes
-    ----------
-    resolvent, d_resolvent : ndarray, shape (points, classes)
-        ``Q(c)`` for each eigenvalue of C.
-    sampled : ndarray, shape (points, nodes)
-        ``1 / (1 + t w M)``.
-    gain, d_gain : ndarray, shape (points,)
-        ``M``.
-    weight, d_weight : ndarray, shape (points,)
-        ``Y``.
-    """
-
+    #: ``Q(c)`` for each eigenvalue of C, shape (points, classes).
     resolvent: Complex
     d_resolvent: Complex
-    sampled: Complex
+    sampled: Complex  #: ``1 / (1 + t w M)``, shape (points, nodes).
+    #: ``M``, shape (points,).
     gain: Complex
     d_gain: Complex
+    #: ``Y``, shape (points,).
     weight: Complex
     d_weight: Complex
 

@@ -33,17 +33,11 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class Diagonals(NamedTuple):
-    """Diagonals of some matrices, as functions of an eigenvalue.
+    """Diagonals of some matrices, as functions of an eigenvalue."""
 
-    Attributes
-    ----------
-    points : ndarray, shape (points,)
-        ``z_i``, in the upper half-plane.
-    coefficients : ndarray, shape (1 + 2 points, matrices)
-        Of the functions, in the order of `gradstep.theory.neurons.rational_rule.function_products`.
-    """
-
-    points: Complex
+    points: Complex  #: ``z_i``, in the upper half-plane. Shape (points,).
+    #: Of the functions, in the order of `gradstep.theory.neurons.rational_rule.function_products`.
+    #: Shape (1 + 2 points, matrices).
     coefficients: Array
 
     def at(self, eigenvalues: Array) -> Array:
@@ -71,18 +65,12 @@ class DiagonalBounds(NamedTuple):
 
     The functions that stand for the diagonals are nearest to them in the mean over all eigenvalues. At a single
     eigenvalue, as one between two bands, such a function may be far from the diagonal.
-
-    Attributes
-    ----------
-    least, most : float
-        The smallest and the largest eigenvalue of C.
-    linear : float
-        ``k / q``: A has ``2 linear`` times ``q CBC``.
     """
 
+    #: The smallest and the largest eigenvalue of C.
     least: float
     most: float
-    linear: float
+    linear: float  #: ``k / q``: A has ``2 linear`` times ``q CBC``.
 
     def of_vectors(self, weight: Array, diagonals: Array) -> Array:
         """Return the nearest diagonals for vectors that have the same means and are within their bounds.
@@ -153,16 +141,10 @@ def nearest_diagonals(
 
     Docs, "Bases of stretched rows", equation (B6).
 
-    Parameters
-    ----------
-    points : ndarray, shape (points,)
-        In the upper half-plane, all different.
-    transform, slope : ndarray, shape (points,)
-        The mean of the resolvent of A over all directions or some, and its derivative in z.
-    means : ndarray, shape (matrices,)
-        Those of the matrices over the same directions.
-    resolved : ndarray, shape (matrices, points)
-        Those of the matrices times the resolvent.
+    The points are in the upper half-plane and all different. The transform, shape (points,), is the mean of the
+    resolvent of A over all directions or some, and the slope its derivative in z. The means over the same directions
+    are those of the matrices, shape (matrices,), and `resolved`, shape (matrices, points), has those of the matrices
+    times the resolvent.
     """
     gram = _gram(points, transform, slope)
     products = np.concatenate([means[:, None], resolved.real, resolved.imag], axis=1).T
@@ -190,15 +172,9 @@ def readout_variances(
 
     Docs, "Bases of stretched rows", equation (B5).
 
-    Parameters
-    ----------
-    eigenvalue : ndarray, shape (directions,)
-        Mean of the variances over all readouts.
-    diagonals : ndarray, shape (2, directions)
-    readout, square, own : ndarray, shape (rows,)
-        Readouts over their root mean square, their squares, and what the network's own output makes of the rows.
-    mean : float
-        Of the readouts.
+    The eigenvalues (directions,) are the mean of the variances over all readouts, and the diagonals have shape (2,
+    directions). Of each row there are the readout over the root mean square of all, its square, and what the network's
+    own output makes of the row. The mean is that of the readouts.
     """
     plain, stretched = diagonals
     a, a_square, own = readout[:, None], square[:, None], own[:, None]

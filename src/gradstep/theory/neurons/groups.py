@@ -54,57 +54,39 @@ UNRESOLVED = 1e8
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of exchangeable neurons.
+    """Groups of exchangeable neurons."""
 
-    Attributes
-    ----------
-    weight : ndarray, shape (groups,)
-        Fraction of the neurons; sums to one.
-    projection : ndarray, shape (groups,)
-        ``s'``, the projection of a row on the spike direction ``v``.
-    variance : ndarray, shape (groups,)
-        ``c``, the squared norm of the part of the row orthogonal to ``v``.
-    norm_deviation : ndarray, shape (groups,)
-        By how much `variance` differs from its mean given the projection. There are two groups for each, in which it
-        has opposite signs.
-    readout : ndarray, shape (groups,)
-        Mean readout weight of the group, over the root mean square of all.
-    readout_square : ndarray, shape (groups,)
-        Mean squared readout weight of the group, over that of all.
-    offset : ndarray, shape (groups,)
-        Part of ``s'`` that is due to the row's own component along ``v``: its mean given ``s'`` and the readout. Zero
-        where the readout is not resolved, for a Gaussian law if the projection determines it or it changes no norm.
-    projection_noise : ndarray, shape (groups,)
-        ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
-        of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no
-        information about the row.
-    norm_offset : ndarray, shape (groups,)
-        What the squared norm deviates by from its mean given the projection, over its variance there (times ``d``).
-        Zero where the norm tells nothing more of the row.
-    norm_variance, norm_covariance : ndarray, shape (groups,)
-        ``d`` times the variance of the squared norm, and its covariance with the noise of the projection.
-    rest : ndarray, shape (groups,)
-        Projection of a row on a second direction orthogonal to ``v``, where features are resolved along one
-        (`gradstep.theory.neurons.plane`); zero otherwise.
-    initial : ndarray, shape (groups,)
-        Correlation of a row with the row before the step, orthogonal to ``v``.
-    taken : ndarray, shape (groups,)
-        What the step takes from `initial` along the readout at initialisation.
-    """
-
-    weight: NDArray[np.float64]
-    projection: NDArray[np.float64]
+    weight: NDArray[np.float64]  #: Fraction of the neurons; sums to one. Shape (groups,).
+    projection: NDArray[np.float64]  #: ``s'``, the projection of a row on the spike direction ``v``. Shape (groups,).
+    #: ``c``, the squared norm of the part of the row orthogonal to ``v``. Shape (groups,).
     variance: NDArray[np.float64]
+    #: By how much `variance` differs from its mean given the projection. There are two groups for each, in which it has
+    #: opposite signs. Shape (groups,).
     norm_deviation: NDArray[np.float64]
+    #: Mean readout weight of the group, over the root mean square of all. Shape (groups,).
     readout: NDArray[np.float64]
-    readout_square: NDArray[np.float64]
+    readout_square: NDArray[np.float64]  #: Mean squared readout weight of the group, over that of all. Shape (groups,).
+    #: Part of ``s'`` that is due to the row's own component along ``v``: its mean given ``s'`` and the readout. Zero
+    #: where the readout is not resolved, for a Gaussian law if the projection determines it or it changes no norm.
+    #: Shape (groups,).
     offset: NDArray[np.float64]
+    #: ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length of
+    #: the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no information about the
+    #: row. Shape (groups,).
     projection_noise: NDArray[np.float64]
+    #: What the squared norm deviates by from its mean given the projection, over its variance there (times ``d``). Zero
+    #: where the norm tells nothing more of the row. Shape (groups,).
     norm_offset: NDArray[np.float64]
+    #: ``d`` times the variance of the squared norm, and its covariance with the noise of the projection.
+    #: Shape (groups,).
     norm_variance: NDArray[np.float64]
     norm_covariance: NDArray[np.float64]
+    #: Projection of a row on a second direction orthogonal to ``v``, where features are resolved along one
+    #: (`gradstep.theory.neurons.plane`); zero otherwise. Shape (groups,).
     rest: NDArray[np.float64]
+    #: Correlation of a row with the row before the step, orthogonal to ``v``. Shape (groups,).
     initial: NDArray[np.float64]
+    #: What the step takes from `initial` along the readout at initialisation, shape (groups,).
     taken: NDArray[np.float64]
 
     def readouts(self, readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

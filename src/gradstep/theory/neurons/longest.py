@@ -31,18 +31,11 @@ _FAR, _HALVINGS = 10.0, 60
 
 
 class Longest(NamedTuple):
-    """Which directions count as the longest.
+    """Which directions count as the longest."""
 
-    Attributes
-    ----------
-    share : float
-        Their share of all directions: that of one.
-    level : float
-        Guess of the variance, over the mean of all directions, from which on they count. Only the poles depend on it:
-        `part` finds the level of a rule itself.
-    """
-
-    share: float
+    share: float  #: Their share of all directions: that of one.
+    #: Guess of the variance, over the mean of all directions, from which on they count. Only the poles depend on it:
+    #: `part` finds the level of a rule itself.
     level: float
 
     @classmethod

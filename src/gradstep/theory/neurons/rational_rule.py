@@ -38,47 +38,27 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class LawAtPoints(NamedTuple):
-    """The spectral law of a matrix ``A`` between some vectors, known at points: what a rule is made from.
+    """The spectral law of a matrix ``A`` between some vectors, known at points: what a rule is made from."""
 
-    Attributes
-    ----------
-    points : ndarray, shape (points,)
-        In the upper half-plane. Those whose importance is not zero are all different.
-    transform, slope : ndarray, shape (points, vectors, vectors)
-        The resolvent ``(A - z)^-1`` between the vectors, and its derivative in ``z``.
-    mean : ndarray, shape (vectors, vectors)
-        ``A`` between the vectors.
-    importance : ndarray, shape (points,)
-        Factors of the errors.
-    tolerance : float
-        Largest error of the resolvent, times the importance. An error is measured by the imaginary part, or by
-        `_SEEN` times the size where that is larger.
-    faint : float, optional
-        Directions of the span of a rule's vectors that are fainter are left out. They hold little but rounding, which
-        moves nodes by up to the rounding of the law over this number.
-    """
-
-    points: Complex
+    points: Complex  #: In the upper half-plane. Those whose importance is not zero are all different. Shape (points,).
+    #: The resolvent ``(A - z)^-1`` between the vectors, and its derivative in ``z``. Shape (points, vectors, vectors).
     transform: Complex
     slope: Complex
-    mean: Array
-    importance: Array
+    mean: Array  #: ``A`` between the vectors, shape (vectors, vectors).
+    importance: Array  #: Factors of the errors, shape (points,).
+    #: Largest error of the resolvent, times the importance. An error is measured by the imaginary part, or by `_SEEN`
+    #: times the size where that is larger.
     tolerance: float
+    #: Directions of the span of a rule's vectors that are fainter are left out. They hold little but rounding, which
+    #: moves nodes by up to the rounding of the law over this number.
     faint: float = FAINT
 
 
 class Others(NamedTuple):
-    """Products of the vectors of a law with other vectors.
+    """Products of the vectors of a law with other vectors."""
 
-    Attributes
-    ----------
-    plain : ndarray, shape (vectors, others)
-    resolved : ndarray, shape (points, vectors, others)
-        With the resolvent at the points between.
-    """
-
-    plain: Array
-    resolved: Complex
+    plain: Array  #: Shape (vectors, others).
+    resolved: Complex  #: With the resolvent at the points between, shape (points, vectors, others).
 
 
 def function_products(points: Complex, transform: Complex, slope: Complex) -> Array:

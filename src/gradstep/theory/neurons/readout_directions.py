@@ -99,21 +99,11 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class TwoReadouts(NamedTuple):
-    """Two readouts, and how the variances of their rows follow from the diagonals of C and X.
+    """Two readouts, and how the variances of their rows follow from the diagonals of C and X."""
 
-    Attributes
-    ----------
-    value : ndarray, shape (2,)
-        Values over their root mean square.
-    share : ndarray, shape (2,)
-        Of the neurons.
-    own : ndarray, shape (2,)
-        ``s_a``.
-    """
-
-    value: Array
-    share: Array
-    own: Array
+    value: Array  #: Values over their root mean square, shape (2,).
+    share: Array  #: Of the neurons, shape (2,).
+    own: Array  #: ``s_a``, shape (2,).
 
     @property
     def mean(self) -> float:
@@ -169,27 +159,14 @@ class TwoReadouts(NamedTuple):
 
 
 class ManyReadouts(NamedTuple):
-    """More than two readouts, and the sums of their covariances whose resolvents are reproduced.
+    """More than two readouts, and the sums of their covariances whose resolvents are reproduced."""
 
-    Attributes
-    ----------
-    mean : float
-        Of the values, over their root mean square.
-    sums : ndarray, shape (sums, 3)
-        Coefficients of C, 2 X and Y.
-    share : ndarray, shape (sums,)
-        Of the neurons, in each sum.
-    bounds : DiagonalBounds
-        Of the diagonals.
-    turned : bool
-        Whether the sums and choices come in the order of mirrored readouts. Networks that are the same but for the
-        signs of features and readouts then have the same sums and choices in the same order.
-    """
-
-    mean: float
-    sums: Array
-    share: Array
-    bounds: DiagonalBounds
+    mean: float  #: Of the values, over their root mean square.
+    sums: Array  #: Coefficients of C, 2 X and Y. Shape (sums, 3).
+    share: Array  #: Of the neurons, in each sum. Shape (sums,).
+    bounds: DiagonalBounds  #: Of the diagonals.
+    #: Whether the sums and choices come in the order of mirrored readouts. Networks that are the same but for the signs
+    #: of features and readouts then have the same sums and choices in the same order.
     turned: bool
 
     @classmethod
@@ -280,21 +257,11 @@ def _choices(place: Array, refine: float) -> tuple[Array, Array]:
 
 
 class Resolvents(NamedTuple):
-    """Resolvents of sums of the covariances (`laws_of_sums`).
+    """Resolvents of sums of the covariances (`laws_of_sums`)."""
 
-    Attributes
-    ----------
-    points : ndarray, shape (points,)
-        ``z``, near the negative axis.
-    transform : ndarray, shape (sums, points)
-        Mean over all directions.
-    between : ndarray, shape (sums, points, vectors, vectors)
-        Between the vectors.
-    """
-
-    points: Complex
-    transform: Complex
-    between: Complex
+    points: Complex  #: ``z``, near the negative axis. Shape (points,).
+    transform: Complex  #: Mean over all directions, shape (sums, points).
+    between: Complex  #: Between the vectors, shape (sums, points, vectors, vectors).
 
     def without(self, readouts: Readouts, eigenvalue: Array, share: Array, diagonals: Array) -> Resolvents:
         """Return the resolvents without some directions in the mean over all of them.
@@ -308,24 +275,12 @@ class Resolvents(NamedTuple):
 
 
 class VectorDirections(NamedTuple):
-    """Directions in which some vectors lie.
+    """Directions in which some vectors lie."""
 
-    Attributes
-    ----------
-    eigenvalue : ndarray, shape (directions,)
-        Of the mean of the covariances.
-    overlap : ndarray, shape (directions, vectors)
-        Components of the vectors.
-    diagonals : ndarray, shape (2, directions)
-        Of C and X.
-    others : ndarray, shape (directions, others)
-        Components of other vectors.
-    """
-
-    eigenvalue: Array
-    overlap: Array
-    diagonals: Array
-    others: Array
+    eigenvalue: Array  #: Of the mean of the covariances, shape (directions,).
+    overlap: Array  #: Components of the vectors, shape (directions, vectors).
+    diagonals: Array  #: Of C and X, shape (2, directions).
+    others: Array  #: Components of other vectors, shape (directions, others).
 
 
 def laws_of_sums(law: DampedLaw | StretchedLaw, readouts: Readouts) -> list[tuple[DampedLaw | StretchedLaw, float]]:

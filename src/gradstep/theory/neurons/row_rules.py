@@ -110,37 +110,23 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class RowRules(NamedTuple):
-    """Rules of the law of A and of the law of some vectors.
+    """Rules of the law of A and of the law of some vectors."""
 
-    Attributes
-    ----------
-    nodes, share : ndarray, shape (classes,)
-        Eigenvalues and shares of the directions.
-    special : ndarray, shape (special,)
-        Nodes of the vectors.
-    overlap : ndarray, shape (special, vectors)
-        Components of the vectors there.
-    diagonals : ndarray, shape (2, classes)
-        Of C and of ``q CBC`` at the nodes, where they were asked for. For several readouts a node may occur several
-        times, and these are the numbers with which (B5) gives the variances that were found.
-    special_diagonals : ndarray, shape (2, special)
-        The same for the vectors.
-    plane_diagonals : ndarray, shape (2, special)
-        The diagonals of C and ``q CBC`` in the plane of the first two vectors, always.
-    components : ndarray, shape (special, vectors)
-        Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
-    longest : ndarray, shape (classes,)
-        Part of each class that belongs to the longest directions, zero where none count.
-    """
-
+    #: Eigenvalues and shares of the directions, shape (classes,).
     nodes: Array
     share: Array
-    special: Array
-    overlap: Array
+    special: Array  #: Nodes of the vectors, shape (special,).
+    overlap: Array  #: Components of the vectors there, shape (special, vectors).
+    #: Of C and of ``q CBC`` at the nodes, where they were asked for. For several readouts a node may occur several
+    #: times, and these are the numbers with which (B5) gives the variances that were found. Shape (2, classes).
     diagonals: Array
-    special_diagonals: Array
+    special_diagonals: Array  #: The same for the vectors, shape (2, special).
+    #: The diagonals of C and ``q CBC`` in the plane of the first two vectors, always. Shape (2, special).
     plane_diagonals: Array
+    #: Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
+    #: Shape (special, vectors).
     components: Array
+    #: Part of each class that belongs to the longest directions, zero where none count. Shape (classes,).
     longest: Array
 
 
@@ -329,44 +315,24 @@ def _of_several(law: ResolvedLaw, several: _Several, nodes: Array, share: Array)
 
 
 class ResolvedLaw(NamedTuple):
-    """A law of rows at the points that its rules take.
-
-    Attributes
-    ----------
-    points : _Points
-    mean : float
-        Of the law.
-    average : ndarray, shape (vectors, vectors)
-        A between the vectors.
-    importance, tolerance, faint
-        As in `LawAtPoints`.
-    joint, others
-        As in `vectors_rule`.
-    functions : tuple of Diagonals, optional
-        Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
-    bounds : DiagonalBounds, optional
-        Of these diagonals.
-    several : _Several, optional
-        What several readouts add.
-    columns : list of int
-        In which columns of the vectors' rule the components of the vectors are.
-    longest : Longest, optional
-        As in `resolved_law`.
-    """
+    """A law of rows at the points that its rules take."""
 
     points: _Points
-    mean: float
-    average: Array
+    mean: float  #: Of the law.
+    average: Array  #: A between the vectors, shape (vectors, vectors).
+    #: As in `LawAtPoints`.
     importance: Array
     tolerance: float
     faint: float
+    #: As in `vectors_rule`.
     joint: bool
     others: Others | None
+    #: Diagonals of C and ``q CBC`` over all directions, and in the plane of the first two vectors.
     functions: tuple[Diagonals, Diagonals] | None
-    bounds: DiagonalBounds | None
-    several: _Several | None
-    columns: list[int]
-    longest: Longest | None
+    bounds: DiagonalBounds | None  #: Of these diagonals.
+    several: _Several | None  #: What several readouts add.
+    columns: list[int]  #: In which columns of the vectors' rule the components of the vectors are.
+    longest: Longest | None  #: As in `resolved_law`.
 
     @property
     def of_all(self) -> LawAtPoints:

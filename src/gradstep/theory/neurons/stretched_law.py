@@ -54,25 +54,16 @@ _ROWS, _COLUMNS = np.triu_indices(2)
 
 
 class StretchedPoints(NamedTuple):
-    """The inverse of H at points z, and derivatives in z.
+    """The inverse of H at points z, and derivatives in z."""
 
-    Attributes
-    ----------
-    inverse, d_inverse : ndarray, shape (points, classes, 2, 2)
-        ``G(c)`` for each eigenvalue of C.
-    gain, d_gain : ndarray, shape (points, 2, 2)
-        ``M``.
-    determinant : ndarray, shape (2, points, nodes)
-        Real and imaginary parts of ``1 / det(1 + M m)``.
-    weight, d_weight : ndarray, shape (points, 2, 2)
-        ``Y``, the mean of ``m (1 + M m)^-1``.
-    """
-
+    #: ``G(c)`` for each eigenvalue of C, shape (points, classes, 2, 2).
     inverse: Complex
     d_inverse: Complex
+    #: ``M``, shape (points, 2, 2).
     gain: Complex
     d_gain: Complex
-    determinant: Array
+    determinant: Array  #: Real and imaginary parts of ``1 / det(1 + M m)``, shape (2, points, nodes).
+    #: ``Y``, the mean of ``m (1 + M m)^-1``. Shape (points, 2, 2).
     weight: Complex
     d_weight: Complex
 

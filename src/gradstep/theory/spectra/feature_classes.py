@@ -112,15 +112,11 @@ class ClassEquations(FeatureEquations):
     """The leverage equations at ridge ``-z n`` with classes of directions.
 
     Docs, "Spectra", equation (Z4a).
-
-    Attributes
-    ----------
-    bulk : Bulk
-        Classes of directions, whose shares may sum to less than one: what is missing are single directions that are
-        outliers. Special directions resolve the spike alone, and ``teacher`` has the components of the teacher's rest
-        in what they span.
     """
 
+    #: Classes of directions, whose shares may sum to less than one: what is missing are single directions that are
+    #: outliers. Special directions resolve the spike alone, and ``teacher`` has the components of the teacher's rest in
+    #: what they span.
     bulk: Bulk = field(kw_only=True)
 
     @property

@@ -72,35 +72,22 @@ class FeatureEquations:
     """The leverage equations at ridge ``-z n``, for `gradstep.theory.spectra.stieltjes`.
 
     Docs, "Spectra", equation (Z1).
-
-    Attributes
-    ----------
-    kappa, weight : ndarray, shape (nodes,)
-    shared : ndarray, shape (groups, nodes) or (groups, 2 nodes)
-        ``g0``, then its slope along the input's length if any (`ConditionalFeatures.shared_mean`).
-    slope, variance : ndarray, shape (groups, nodes)
-        ``g1``, ``g2``.
-    neurons : ndarray, shape (groups,)
-    dimension, samples : float
-        ``d - 1`` and ``n``.
-    direction : ndarray, shape (groups,), optional
-        The readout at initialisation in the basis of normalised groups, a unit vector.
-    resolved_share, removed : float
-        Share of the readout's power that the groups resolve, and of the bulk's that the step takes from along the
-        readout (``1 - s^2``).
     """
 
-    kappa: Array
+    kappa: Array  #: Shape (nodes,).
+    #: ``g0``, then its slope along the input's length if any (`ConditionalFeatures.shared_mean`).
+    #: Shape (groups, nodes) or (groups, 2 nodes).
     shared: Array
-    slope: Array
-    variance: Array
-    weight: Array
-    neurons: Array
-    dimension: float
-    samples: float
+    slope: Array  #: ``g1``, shape (groups, nodes).
+    variance: Array  #: ``g2``, shape (groups, nodes).
+    weight: Array  #: Shape (nodes,).
+    neurons: Array  #: Shape (groups,).
+    dimension: float  #: ``d - 1``.
+    samples: float  #: ``n``.
+    #: The readout at initialisation in the basis of normalised groups, a unit vector. Shape (groups,).
     direction: Array | None = None
-    resolved_share: float = 1.0
-    removed: float = 0.0
+    resolved_share: float = 1.0  #: Share of the readout's power that the groups resolve.
+    removed: float = 0.0  #: Share of the bulk's that the step takes from along the readout (``1 - s^2``).
 
     @property
     def mean(self) -> Array:

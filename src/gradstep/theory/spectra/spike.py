@@ -36,29 +36,17 @@ _LEAST_WEIGHT = 1e-13
 
 
 class SampleNodes(NamedTuple):
-    """Nodes of the law of a sample of the step.
+    """Nodes of the law of a sample of the step."""
 
-    Attributes
-    ----------
-    weight : ndarray, shape (nodes,)
-        They sum to one.
-    projection : ndarray, shape (fixed, nodes)
-        Mean projections, given the residual, on the fixed directions: the teacher's whitened one and, after an initial
-        output of order one, ``b = W_0^T a``.
-    spread : ndarray, shape (fixed,)
-        Variances of these given the residual.
-    residual, omega : ndarray, shape (nodes,)
-        ``r``, and ``r^2`` normalised.
-    summed : ndarray, shape (nodes,)
-        Weights of the samples in the sum of which a `Direction` is made.
-    """
-
-    weight: Array
+    weight: Array  #: They sum to one, shape (nodes,).
+    #: Mean projections, given the residual, on the fixed directions: the teacher's whitened one and, after an initial
+    #: output of order one, ``b = W_0^T a``. Shape (fixed, nodes).
     projection: Array
-    spread: Array
+    spread: Array  #: Variances of these given the residual, shape (fixed,).
+    #: ``r``, and ``r^2`` normalised. Shape (nodes,).
     residual: Array
     omega: Array
-    summed: Array
+    summed: Array  #: Weights of the samples in the sum of which a `Direction` is made, shape (nodes,).
 
     @property
     def square(self) -> float:
@@ -67,18 +55,12 @@ class SampleNodes(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A unit vector in input space, made of the fixed directions and of ``P C^(1/2)`` times a sum of the samples.
+    """A unit vector in input space, made of the fixed directions and of ``P C^(1/2)`` times a sum of the samples."""
 
-    Attributes
-    ----------
-    outer, inner : ndarray, shape (fixed, classes)
-        Factors of the fixed directions in each class, without and with ``P C^(1/2)``.
-    sampled : float
-        Factor of ``P C^(1/2)`` times the sum of the samples over their number, orthogonal to the fixed directions.
-    """
-
+    #: Factors of the fixed directions in each class, without and with ``P C^(1/2)``. Shape (fixed, classes).
     outer: Array
     inner: Array
+    #: Factor of ``P C^(1/2)`` times the sum of the samples over their number, orthogonal to the fixed directions.
     sampled: float
 
     @classmethod
@@ -102,30 +84,17 @@ class Direction(NamedTuple):
 
 
 class Spike(NamedTuple):
-    """The rank-one part that the step adds along the readout.
+    """The rank-one part that the step adds along the readout."""
 
-    Attributes
-    ----------
-    strength : float
-        Squared operator norm.
-    direction, gradient : Direction
-        Directions of the spike and of ``X^T (y - f)``, which differ if the initial output is of order one.
-    teacher : Direction
-        The teacher's direction.
-    shrink : float
-        Multiple of the initial weights along the readout that is taken back.
-    part : ndarray, shape (fixed, classes)
-        Parts of the fixed directions in the classes of the inputs' directions.
-    returned : ndarray, shape (classes,), optional
-        What of the initial weights along the readout is taken back, in each class, for each unit of `shrink`.
-    """
-
-    strength: float
+    strength: float  #: Squared operator norm.
+    #: Directions of the spike and of ``X^T (y - f)``, which differ if the initial output is of order one.
     direction: Direction
     gradient: Direction
-    teacher: Direction
-    shrink: float
-    part: Array
+    teacher: Direction  #: The teacher's direction.
+    shrink: float  #: Multiple of the initial weights along the readout that is taken back.
+    part: Array  #: Parts of the fixed directions in the classes of the inputs' directions, shape (fixed, classes).
+    #: What of the initial weights along the readout is taken back, in each class, for each unit of `shrink`.
+    #: Shape (classes,).
     returned: Array | None = None
 
     def beside_output(self, known: Spectrum) -> Spike:

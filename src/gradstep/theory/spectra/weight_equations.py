@@ -55,17 +55,10 @@ _ROUNDING = 1e-7
 
 
 class SpikeResolvent(NamedTuple):
-    """The bulk's resolvent between the vectors of a spike.
+    """The bulk's resolvent between the vectors of a spike."""
 
-    Attributes
-    ----------
-    between : ndarray, shape (3, 3)
-        Between the spike's direction, the teacher's and the gradient's.
-    determinant : complex
-        It vanishes at an eigenvalue that the bulk has by itself along the directions of the samples' projections.
-    """
-
-    between: Complex
+    between: Complex  #: Between the spike's direction, the teacher's and the gradient's. Shape (3, 3).
+    #: It vanishes at an eigenvalue that the bulk has by itself along the directions of the samples' projections.
     determinant: complex
 
 
@@ -213,38 +206,21 @@ class WeightEquations:
     resolvent diverges, at the hard edge of a square layer.
 
     Docs, "Spectra", equations (Z6) and (Z6a).
-
-    Attributes
-    ----------
-    weight : ndarray, shape (values,)
-        Weights of the readout's values.
-    powers : ndarray, shape (powers, values)
-        Powers of these: zero and two, and one if the samples stretch the rows.
-    samples : SampleNodes
-    spectrum : Spectrum
-        Classes of the inputs' directions.
-    aspect, ratio : float
-        ``N / d``, and ``phi_0 = d / n_step``, zero for an isotropic rest.
-    linear : float
-        ``k = e E[z sigma']``.
-    added : float
-        ``t``, the variance that the step adds to a row of readout one for each unit of ``P S P``, without k.
-    damped : DampedSamples or None
-        What makes P.
-    returned : ndarray, shape (classes,), optional
-        What the step takes of the initial rows along the readout in each class, for each unit of the spike's `shrink`;
-        by default as `taken`. If the spike holds the mean row, it is what the step makes of that row.
     """
 
-    weight: Array
-    powers: Array
+    weight: Array  #: Weights of the readout's values, shape (values,).
+    powers: Array  #: Powers of these: zero and two, and one if the samples stretch the rows. Shape (powers, values).
     samples: SampleNodes
-    spectrum: Spectrum
+    spectrum: Spectrum  #: Classes of the inputs' directions.
+    #: ``N / d``, and ``phi_0 = d / n_step``, zero for an isotropic rest.
     aspect: float
     ratio: float
-    linear: float
+    linear: float  #: ``k = e E[z sigma']``.
+    #: ``t``, the variance that the step adds to a row of readout one for each unit of ``P S P``, without k.
     added: float
-    damped: DampedSamples | None = None
+    damped: DampedSamples | None = None  #: What makes P.
+    #: What the step takes of the initial rows along the readout in each class, for each unit of the spike's `shrink`;
+    #: by default as `taken`. If the spike holds the mean row, it is what the step makes of that row. Shape (classes,).
     returned: Array | None = None
 
     @property

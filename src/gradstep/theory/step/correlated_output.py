@@ -34,33 +34,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ClassMeanRow:
-    """The mean row for each unit of readout, as a multiple of ``f`` in each class of directions.
+    """The mean row for each unit of readout, as a multiple of ``f`` in each class of directions."""
 
-    Attributes
-    ----------
-    samples : CorrelatedSamples or DampedSamples
-        With the own output, and the spike along the gradient.
-    power : float
-        ``E a^2``, the squared length of ``f``.
-    gain, slope : float
-        ``e E[sigma']`` and ``mu_1``.
-    unit : float
-        ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``f``.
-    stretch : ndarray, shape (classes,)
-        The slope of ``S`` with ``p`` in each class.
-    skewness : float
-        ``E[a^3] / E[a^2]``.
-    second : float
-        ``k E[a^3] / (sqrt(N) (E a^2)^2)``: this times ``P B f`` is added to the mean row by the step's samples.
-    """
-
-    samples: CorrelatedSamples | DampedSamples
-    power: float
+    samples: CorrelatedSamples | DampedSamples  #: With the own output, and the spike along the gradient.
+    power: float  #: ``E a^2``, the squared length of ``f``.
+    #: ``e E[sigma']`` and ``mu_1``.
     gain: float
     slope: float
-    unit: float
-    stretch: Array
-    skewness: float
+    unit: float  #: ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``f``.
+    stretch: Array  #: The slope of ``S`` with ``p`` in each class, shape (classes,).
+    skewness: float  #: ``E[a^3] / E[a^2]``.
+    #: ``k E[a^3] / (sqrt(N) (E a^2)^2)``: this times ``P B f`` is added to the mean row by the step's samples.
     second: float
 
     @classmethod

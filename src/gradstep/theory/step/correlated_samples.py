@@ -42,15 +42,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Classes of eigenvectors of the inputs' covariance.
+    """Classes of eigenvectors of the inputs' covariance."""
 
-    Attributes
-    ----------
-    eigenvalue, share, teacher : ndarray, shape (classes,)
-        Eigenvalues, the share of the directions in each class, and the teacher's part ``|bt|^2`` there. Both sum to
-        one, and so does ``share * eigenvalue``.
-    """
-
+    #: Eigenvalues, the share of the directions in each class, and the teacher's part ``|bt|^2`` there. Both sum to one,
+    #: and so does ``share * eigenvalue``. Shape (classes,).
     eigenvalue: Array
     share: Array
     teacher: Array
@@ -81,18 +76,10 @@ ISOTROPIC = Spectrum(np.ones(1), np.ones(1), np.ones(1))
 
 
 class Turn(NamedTuple):
-    """The gradient of one draw: two factors in each class of directions. In the mean gradient they are the same in all.
+    """The gradient of one draw: factors in each class of directions. In the mean gradient they are the same in all."""
 
-    Attributes
-    ----------
-    signal : ndarray, shape (classes,)
-        The component along bt, over that of bt: ``mu_1*`` in the mean.
-    noise : ndarray, shape (classes,)
-        The length of ``Z_perp^T r / n_step``, over its mean.
-    """
-
-    signal: Array
-    noise: Array
+    signal: Array  #: The component along bt, over that of bt: ``mu_1*`` in the mean. Shape (classes,).
+    noise: Array  #: The length of ``Z_perp^T r / n_step``, over its mean. Shape (classes,).
 
 
 class OwnOutput(NamedTuple):
@@ -100,39 +87,21 @@ class OwnOutput(NamedTuple):
 
     That part is ``mu_1 |f| u_f`` with ``u_f = <f, z> / |f|``. The vector ``f`` is a sum of all rows and lies in the
     classes of directions as a row does.
-
-    Attributes
-    ----------
-    linear : float
-        ``E[u_f r]``, which is ``-mu_1 |f|``.
-    mean : ndarray, shape (nodes,)
-        ``E[u_f | u, r]`` at the nodes of the law.
-    variance : float
-        ``Var(u_f | u, r)``.
     """
 
-    linear: float
-    mean: Array
-    variance: float
+    linear: float  #: ``E[u_f r]``, which is ``-mu_1 |f|``.
+    mean: Array  #: ``E[u_f | u, r]`` at the nodes of the law. Shape (nodes,).
+    variance: float  #: ``Var(u_f | u, r)``.
 
 
 class SpikeBeside(NamedTuple):
-    """What a spike has beside its part along the teacher.
+    """What a spike has beside its part along the teacher."""
 
-    Attributes
-    ----------
-    output, output_by_c : float
-        Its parts along ``f / |f|`` and along C times it.
-    signal : ndarray, shape (classes,)
-        A factor of the latter in each class.
-    random : float
-        The multiple of ``C Z_perp^T r / n_step``, which is one for the gradient.
-    """
-
+    #: Its parts along ``f / |f|`` and along C times it.
     output: float
     output_by_c: float
-    signal: Array
-    random: float
+    signal: Array  #: A factor of the latter in each class, shape (classes,).
+    random: float  #: The multiple of ``C Z_perp^T r / n_step``, which is one for the gradient.
 
 
 @dataclass(frozen=True)

@@ -242,19 +242,11 @@ class _Means(NamedTuple):
 
 @dataclass(frozen=True)
 class DampedLaw(RowLaw[DampedPoints]):
-    """The covariance of rows after a damped step, of one readout or in the mean over several.
-
-    Attributes
-    ----------
-    samples : DampedSamples
-    strength : float
-        ``t``, the variance that the step adds per unit of ``P S P``, without what its linear part adds.
-    linear, root : float
-        ``k``, of the readout's sign, and ``q``: zero if the step stretches no rows.
-    """
+    """The covariance of rows after a damped step, of one readout or in the mean over several."""
 
     samples: DampedSamples
-    strength: float
+    strength: float  #: ``t``, the variance that the step adds per unit of ``P S P``, without what its linear part adds.
+    #: ``k``, of the readout's sign, and ``q``: zero if the step stretches no rows.
     linear: float = 0.0
     root: float = 0.0
 
@@ -728,16 +720,11 @@ class DampedLaw(RowLaw[DampedPoints]):
         return among, sides, change
 
     def _by_samples(self, points: DampedPoints) -> tuple[Complex, Complex, Complex]:
-        """Return what the samples make.
+        """Return what the samples make, with the weights s of the sum in theta.
 
-        Returns
-        -------
-        own : ndarray, shape (points,)
-            ``Gamma_yy E[s^2 / Delta]``, with the weights s of the sum in theta: between this sum and itself.
-        crossed : ndarray, shape (points, directions rows)
-            ``E[s u Gamma K (1 + Gamma K)^-1]`` in the row of y, for bt and the other directions.
-        beside : ndarray, shape (points, directions rows, directions rows)
-            ``E[(1 - u^2) K (1 + Gamma K)^-1]`` for these.
+        It is ``Gamma_yy E[s^2 / Delta]``, between this sum and itself, shape (points,); in the row of y, for bt and the
+        other directions, ``E[s u Gamma K (1 + Gamma K)^-1]``, shape (points, directions rows); and for these ``E[(1 -
+        u^2) K (1 + Gamma K)^-1]``, shape (points, directions rows, directions rows).
         """
         gain, eta, q, count = points.gain, self._eta, self.root, len(self.samples.directions)
         y = gain.shape[-1] - 2

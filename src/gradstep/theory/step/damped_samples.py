@@ -46,21 +46,11 @@ Array = NDArray[np.float64]
 
 
 class ResidualRule(NamedTuple):
-    """A rule for a sample's residual.
+    """A rule for a sample's residual."""
 
-    Attributes
-    ----------
-    powers : ndarray, shape (5, nodes)
-        Powers 0 to 4 of the residual.
-    weighted : ndarray, shape (nodes, 5)
-        These with the weights of the nodes.
-    place : ndarray, shape (all nodes,)
-        Where the nodes of the law are among those of the rule.
-    """
-
-    powers: Array
-    weighted: Array
-    place: NDArray[np.intp]
+    powers: Array  #: Powers 0 to 4 of the residual, shape (5, nodes).
+    weighted: Array  #: These with the weights of the nodes, shape (nodes, 5).
+    place: NDArray[np.intp]  #: Where the nodes of the law are among those of the rule, shape (all nodes,).
 
     @classmethod
     def of(cls, residual: Array, weight: Array) -> ResidualRule:
@@ -92,46 +82,23 @@ class ResidualRule(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """A vector as a sum: a function of C times bt, and ``P`` times another such function and a sum of the samples.
+    """A vector as a sum: a function of C times bt, and ``P`` times another such function and a sum of the samples."""
 
-    Attributes
-    ----------
-    directly : float
-        The part along bt itself. It is kept apart because the others would lose digits beside it.
-    direct, inner : ndarray, shape (classes,)
-        The functions of C along bt, without and with P.
-    weight : ndarray, shape (nodes,)
-        Of the samples, of which the sum is orthogonal to bt.
-    noise : ndarray, shape (classes,)
-        A function of C that multiplies the sum. Its mean over all directions is one.
-    """
-
-    directly: float
+    directly: float  #: The part along bt itself. It is kept apart because the others would lose digits beside it.
+    #: The functions of C along bt, without and with P. Shape (classes,).
     direct: Array
     inner: Array
-    weight: Array
-    noise: Array
+    weight: Array  #: Of the samples, of which the sum is orthogonal to bt. Shape (nodes,).
+    noise: Array  #: A function of C that multiplies the sum, of mean one, shape (classes,).
 
 
 class Directed(NamedTuple):
-    """A direction that a residual depends on.
+    """A direction that a residual depends on."""
 
-    Attributes
-    ----------
-    linear : float
-        Mean product of a sample's projection on it with the residual.
-    projection : ndarray, shape (nodes,)
-        Mean of that projection at the nodes of the law.
-    variance : float
-        Its variance there.
-    part : ndarray, shape (classes,)
-        The part of the direction in each class.
-    """
-
-    linear: float
-    projection: Array
-    variance: float
-    part: Array
+    linear: float  #: Mean product of a sample's projection on it with the residual.
+    projection: Array  #: Mean of that projection at the nodes of the law, shape (nodes,).
+    variance: float  #: Its variance there.
+    part: Array  #: The part of the direction in each class, shape (classes,).
 
 
 @dataclass(frozen=True)

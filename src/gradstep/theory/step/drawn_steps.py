@@ -60,20 +60,11 @@ _SHARE = 0.1
 
 
 class Deviation(NamedTuple):
-    """The step of draws in which one of the independent random numbers is off its mean.
-
-    Attributes
-    ----------
-    up : StepStatistics
-    down : StepStatistics or None
-        As far on the other side; None for a number in which errors are taken to be linear.
-    share : float
-        How far, in standard deviations.
-    """
+    """The step of draws in which one of the independent random numbers is off its mean."""
 
     up: StepStatistics
-    down: StepStatistics | None
-    share: float = 1.0
+    down: StepStatistics | None  #: As far on the other side; None for a number in which errors are taken to be linear.
+    share: float = 1.0  #: How far, in standard deviations.
 
 
 Deviations: TypeAlias = Iterator[Deviation]

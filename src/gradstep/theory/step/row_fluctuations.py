@@ -55,50 +55,32 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class RowFluctuations:
-    """Fluctuations of rows of equal readout ``a``, times ``d``; each is a polynomial of ``a``, constants first.
+    """Fluctuations of rows of equal readout ``a``, times ``d``; each is a polynomial of ``a``, constants first."""
 
-    Attributes
-    ----------
-    projection_variance : tuple of float
-        Variance of the projection ``p``, without what the spike has of it: coefficients of ``1, a, a^2``.
-    spike_variance : float
-        Variance of the spike of a neuron of readout one. The spike follows the length of the initial row, as ``E
-        sigma'`` does (zero for rows on the sphere).
-    norm_slope : tuple of float
-        Coefficients of ``a`` and ``a^2`` in the slope of ``c`` along ``<w0, v>``.
-    covariance : tuple of float
-        Covariance of ``p`` and ``c``: coefficients of ``a, a^2, a^3``.
-    norm_variance : tuple of float
-        Variance of ``c`` at a given ``<w0, v>``: coefficients of ``1, a, ..., a^4``.
-    sample_gain : float
-        ``v.S.v``: the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
-    spike_covariance : tuple of float
-        The part of `covariance` that the spike has, which follows the length of the initial row.
-    linear_norm : tuple of float
-        ``l_1``, ``l_2`` and ``l_3`` of the part of ``c`` that is linear in the initial row: see the function of this
-        name.
-    sample_length : float
-        ``phi0`` times the mean square of the metric of the step. Times ``a^2 e^2 E[r^2 psi^2]`` it is what the samples
-        add to ``c`` by their squares.
-    norm_vector : tuple
-        Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
-        `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
-    bend, bend_variance : float
-        Of the part of ``p`` of second degree that does not follow the length of the initial row, for a neuron of
-        readout one: its slope with the square of the row's own component along ``v``, and its variance
-        (`gradstep.theory.step.second_degree`).
-    """
-
+    #: Variance of the projection ``p``, without what the spike has of it: coefficients of ``1, a, a^2``.
     projection_variance: tuple[float, float, float]
+    #: Variance of the spike of a neuron of readout one. The spike follows the length of the initial row, as ``E
+    #: sigma'`` does (zero for rows on the sphere).
     spike_variance: float
-    norm_slope: tuple[float, float]
-    covariance: tuple[float, float, float]
-    norm_variance: tuple[float, ...]
+    norm_slope: tuple[float, float]  #: Coefficients of ``a`` and ``a^2`` in the slope of ``c`` along ``<w0, v>``.
+    covariance: tuple[float, float, float]  #: Covariance of ``p`` and ``c``: coefficients of ``a, a^2, a^3``.
+    norm_variance: tuple[float, ...]  #: Variance of ``c`` at a given ``<w0, v>``: coefficients of ``1, a, ..., a^4``.
+    #: ``v.S.v``: the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
     sample_gain: float
+    #: The part of `covariance` that the spike has, which follows the length of the initial row.
     spike_covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    #: ``l_1``, ``l_2`` and ``l_3`` of the part of ``c`` that is linear in the initial row: see the function of this
+    #: name.
     linear_norm: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    #: ``phi0`` times the mean square of the metric of the step. Times ``a^2 e^2 E[r^2 psi^2]`` it is what the samples
+    #: add to ``c`` by their squares.
     sample_length: float = 0.0
+    #: Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
+    #: `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
     norm_vector: tuple[tuple[float, ...], ...] = ()
+    #: Of the part of ``p`` of second degree that does not follow the length of the initial row, for a neuron of readout
+    #: one: its slope with the square of the row's own component along ``v``, and its variance
+    #: (`gradstep.theory.step.second_degree`).
     bend: float = 0.0
     bend_variance: float = 0.0
 

@@ -35,27 +35,15 @@ _SAME = 1e-10
 
 @dataclass(frozen=True)
 class SampleForms:
-    """Changes of the products of samples in a draw.
+    """Changes of the products of samples in a draw."""
 
-    Attributes
-    ----------
-    law : Residual
-        Of ``u`` and ``r``.
-    ratio : float
-        ``phi0 = d / n_step``.
-    functions : ndarray, shape (functions, nodes)
-        The functions p, or zero.
-    plain, by_residual : ndarray, shape (functions, functions)
-        The matrices Q and P.
-    solutions : dict
-        Solutions of equations that know nothing of Q and P, for all draws of one law.
-    """
-
-    law: Residual
-    ratio: float
-    functions: Array
+    law: Residual  #: Of ``u`` and ``r``.
+    ratio: float  #: ``phi0 = d / n_step``.
+    functions: Array  #: The functions p, or zero. Shape (functions, nodes).
+    #: The matrices Q and P, shape (functions, functions).
     plain: Array
     by_residual: Array
+    #: Solutions of equations that know nothing of Q and P, for all draws of one law.
     solutions: dict[bytes, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property

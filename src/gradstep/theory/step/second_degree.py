@@ -166,18 +166,9 @@ class _Form(NamedTuple):
     ) -> _Form:
         """Return the form from products of its vectors.
 
-        Parameters
-        ----------
-        linear, third : float
-            ``mu_1*`` and ``E[r (u^3 - 3 u)]``.
-        norm : float
-            ``|theta|``.
-        with_teacher : tuple of float
-            ``bt.P.v``, ``bt.C.v``, ``bt.P C.v`` and ``bt.P C^2.v``.
-        along_spike : tuple of float
-            ``v.C.v``, ``v.C^2.v``, ``v.P C.v`` and ``v.P^2 C.v``.
-        teacher : tuple of float
-            ``bt.C.bt`` and ``bt.C^2.bt``.
+        `linear` is ``mu_1*``, `third` ``E[r (u^3 - 3 u)]`` and `norm` ``|theta|``. `with_teacher` has ``bt.P.v``,
+        ``bt.C.v``, ``bt.P C.v`` and ``bt.P C^2.v``, `along_spike` ``v.C.v``, ``v.C^2.v``, ``v.P C.v`` and ``v.P^2
+        C.v``, and `teacher` ``bt.C.bt`` and ``bt.C^2.bt``.
         """
         (b_p_v, b_c_v, b_pc_v, b_pc2_v), (v_c_v, v_c2_v, v_pc_v, v_p2c_v) = with_teacher, along_spike
         component, squared = teacher

@@ -78,90 +78,60 @@ class StepStatistics:
     """Deterministic limits of the gradient step, for a readout weight of one.
 
     What has a default has that value without a step.
-
-    Attributes
-    ----------
-    alignment : float
-        Overlap ``gamma = <g, beta*> / |g|`` of the spike with the teacher direction, in [-1, 1].
-    gradient_norm : float
-        ``|g|``.
-    own_gradient : float
-        Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
-        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
-    gain : float
-        ``e E[sigma']``, what the step adds to a row of readout weight one for each unit of the gradient.
-    spike : float
-        Shift of a neuron with readout weight one along ``v``.
-    bulk : float
-        ``tau``, the variance that the step adds to the rest of such a neuron.
-    curvature : float
-        ``e E[z sigma']``: the bulk of a neuron of readout ``a`` holds ``a`` times this times ``B w_i(0)`` with
-        ``B = X^T diag(r) X / n_step`` (zero for an odd activation).
-    residual_offset, residual_noise : float
-        ``r = f*(x) - residual_offset + N(0, residual_noise)``, the second being a variance.
-    drift : float
-        ``q = e E[z sigma'] E r``: the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or
-        the activation is odd) and by what `own_drift` adds.
-    own_drift : tuple of float
-        What the network's own output adds to that factor, of order ``N**-1/2`` if it is of order one, and of order
-        ``1/N`` otherwise: coefficients of ``a``, from the part of the output that follows the length of an input as the
-        row's own feature does, and of ``a^2``, from the row's own feature in the output. What the linear part of that
-        feature stretches is in `own_norm`. On correlated inputs and of a damped step the first is zero: what it stands
-        for differs between the classes of directions, and is a part of `class_drift`.
-    own_norm : tuple of float
-        What the network's own output adds to a row's squared norm, because every row has a mean component along the
-        gradient before the step: coefficients of ``a^2`` and ``a^3``.
-    initial_overlap : float
-        Extra mean projection on ``v`` per unit of readout, from an initial output of order one
-        (``output_scale = "1/sqrt(N)"``).
-    readout_shrinkage : float
-        Factor of ``W0^T a``: the residual holds the network's own output, and the step takes a part of it back
-        (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
-    fluctuations : RowFluctuations
-        Law of a row's projection on ``v`` and of its squared norm around these limits.
-    influence : float
-        Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
-    samples : StepSamples or None
-        Law of a sample of the step; None without a step.
-    common : CommonRow or None
-        Mean of the rows beside their spike, if they are described given an initial output of order one
-        (`gradstep.theory.step.own_output`).
-    correlated : CorrelatedSamples, DampedSamples or None
-        Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then
-        about whitened inputs, and a step that multiplies the rest of an initial row by ``1 + a q`` elsewhere multiplies
-        it by ``1 + a q C``.
-    own_component_norm : float
-        What the part of a row of second degree adds to its squared norm: the coefficient of ``a^2``
-        (`gradstep.theory.step.second_degree`).
-    given_output : bool
-        Whether the rows are taken given an initial output of order one: `readout_shrinkage` is then that of the rows
-        with their stretch.
-    taken : float
-        On correlated inputs and of a damped step, the share of ``W0^T a`` that the step takes back where the
-        covariance of the inputs is one.
     """
 
-    alignment: float
-    gradient_norm: float
+    alignment: float  #: Overlap ``gamma = <g, beta*> / |g|`` of the spike with the teacher direction, in [-1, 1].
+    gradient_norm: float  #: ``|g|``.
+    #: Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part of
+    #: ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
     own_gradient: float
+    #: ``r = f*(x) - residual_offset + N(0, residual_noise)``, the second being a variance.
     residual_offset: float
     residual_noise: float
-    fluctuations: RowFluctuations
+    fluctuations: RowFluctuations  #: Law of a row's projection on ``v`` and of its squared norm around these limits.
+    #: ``e E[sigma']``, what the step adds to a row of readout weight one for each unit of the gradient.
     gain: float = 0.0
-    spike: float = 0.0
-    bulk: float = 0.0
+    spike: float = 0.0  #: Shift of a neuron with readout weight one along ``v``.
+    bulk: float = 0.0  #: ``tau``, the variance that the step adds to the rest of such a neuron.
+    #: ``e E[z sigma']``: the bulk of a neuron of readout ``a`` holds ``a`` times this times ``B w_i(0)`` with ``B = X^T
+    #: diag(r) X / n_step`` (zero for an odd activation).
     curvature: float = 0.0
+    #: ``q = e E[z sigma'] E r``: the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or the
+    #: activation is odd) and by what `own_drift` adds.
     drift: float = 0.0
+    #: What the network's own output adds to that factor, of order ``N**-1/2`` if it is of order one, and of order
+    #: ``1/N`` otherwise: coefficients of ``a``, from the part of the output that follows the length of an input as the
+    #: row's own feature does, and of ``a^2``, from the row's own feature in the output. What the linear part of that
+    #: feature stretches is in `own_norm`. On correlated inputs and of a damped step the first is zero: what it stands
+    #: for differs between the classes of directions, and is a part of `class_drift`.
     own_drift: tuple[float, float] = (0.0, 0.0)
+    #: What the network's own output adds to a row's squared norm, because every row has a mean component along the
+    #: gradient before the step: coefficients of ``a^2`` and ``a^3``.
     own_norm: tuple[float, float] = (0.0, 0.0)
+    #: Extra mean projection on ``v`` per unit of readout, from an initial output of order one (``output_scale =
+    #: "1/sqrt(N)"``).
     initial_overlap: float = 0.0
+    #: Factor of ``W0^T a``: the residual holds the network's own output, and the step takes a part of it back (``1 -
+    #: (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
     readout_shrinkage: float = 1.0
+    #: Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
     influence: float = 0.0
-    samples: StepSamples | None = None
+    samples: StepSamples | None = None  #: Law of a sample of the step; None without a step.
+    #: Mean of the rows beside their spike, if they are described given an initial output of order one
+    #: (`gradstep.theory.step.own_output`).
     common: CommonRow | None = None
+    #: Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then
+    #: about whitened inputs, and a step that multiplies the rest of an initial row by ``1 + a q`` elsewhere multiplies
+    #: it by ``1 + a q C``.
     correlated: CorrelatedSamples | DampedSamples | None = None
+    #: What the part of a row of second degree adds to its squared norm: the coefficient of ``a^2``
+    #: (`gradstep.theory.step.second_degree`).
     own_component_norm: float = 0.0
+    #: Whether the rows are taken given an initial output of order one: `readout_shrinkage` is then that of the rows
+    #: with their stretch.
     given_output: bool = False
+    #: On correlated inputs and of a damped step, the share of ``W0^T a`` that the step takes back where the covariance
+    #: of the inputs is one.
     taken: float = 0.0
 
     @property

@@ -72,14 +72,9 @@ _GRID = 6001
 
 @dataclass(frozen=True)
 class Residual:
-    """Nodes of the joint law of a sample's projection on the teacher and its residual.
+    """Nodes of the joint law of a sample's projection on the teacher and its residual."""
 
-    Attributes
-    ----------
-    projection, residual, weight : ndarray, shape (nodes,)
-        ``u``, ``r`` and probabilities.
-    """
-
+    #: ``u``, ``r`` and probabilities. Shape (nodes,).
     projection: Array
     residual: Array
     weight: Array

@@ -34,8 +34,6 @@ from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
 from gradstep.theory import predict_many
 
-__all__ = ["Equivalence", "measure"]
-
 
 def _power(alpha: float) -> dict[str, float]:
     return {"coefficient": 1.0, "exponent": float(alpha)}

@@ -27,8 +27,6 @@ from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.places import Place, Sample, Settings
 
-__all__ = ["Goodness", "hermite_risk", "measure"]
-
 DRAWS = 32
 """Draws of the second variable for each of the first."""
 

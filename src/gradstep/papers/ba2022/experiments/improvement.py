@@ -37,8 +37,6 @@ from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["Improvement", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     """Return the improvement for every learning rate, averaged over both signs of the readout."""

@@ -34,8 +34,6 @@ from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.theory import predict
 
-__all__ = ["KernelRidge", "kernel_matrix", "measure", "theory"]
-
 
 def kernel_matrix(kind: str, problem: Problem, weights: Array, rows: Array, columns: Array) -> Array:
     """Return the kernel of (3.1) or (3.2) between two sets of inputs (., d), at weights (N, d).

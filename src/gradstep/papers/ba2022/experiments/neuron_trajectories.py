@@ -27,9 +27,6 @@ from gradstep.problem import Readout
 from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
 from gradstep.sweeps import Result
 
-__all__ = ["NeuronTrajectories", "alignment", "measure"]
-
-
 #: Colours of the parameterisations.
 REGIMES = {"mean-field": "first kind", "NTK": "second kind"}
 

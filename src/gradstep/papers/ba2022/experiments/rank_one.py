@@ -25,9 +25,6 @@ from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["RankOne", "measure"]
-
-
 QUANTITIES = {
     "weights": ("||W0||", "initial"),
     "weights_frobenius": ("||W0||_F / sqrt N", "first kind"),

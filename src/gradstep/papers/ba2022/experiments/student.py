@@ -23,8 +23,6 @@ from gradstep.papers.places import Sample, Settings, on_curve
 from gradstep.problem import Problem, Step
 from gradstep.simulation import Network
 
-__all__ = ["Student", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, float]:
     """Take one large step, average the chosen neurons, and return the exact risk, their number and mean slope."""

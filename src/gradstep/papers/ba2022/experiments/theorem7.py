@@ -32,8 +32,6 @@ from gradstep.papers.places import Sample, Settings
 from gradstep.problem import Problem, Step
 from gradstep.theory import predict_many
 
-__all__ = ["Theorem7"]
-
 
 class Theorem7(Curves):
     """The uniform equivalent under the networks, with the bound of the theorem and that of the kernels."""

@@ -23,8 +23,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 
-__all__ = ["Damping", "measure"]
-
 
 def _problem(parameters: Settings) -> Problem:
     own = dict(parameters)

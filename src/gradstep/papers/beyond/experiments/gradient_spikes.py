@@ -33,8 +33,6 @@ from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["GradientSpikes", "measure"]
-
 #: Names in the results: how they are written, and the regime that gives them their colour.
 _DRAWN = {
     "first": ("first singular value", "large"),

@@ -31,8 +31,6 @@ from gradstep.simulation import Network
 from gradstep.simulation.data_rows import DataRows
 from gradstep.theory import predict_many
 
-__all__ = ["Mixture", "gaussian_problem", "measure", "mixture_rows"]
-
 _COMPONENTS = 2
 _ROWS_STREAM = 1 << 20
 """Added to a seed for the rows of the mixture."""

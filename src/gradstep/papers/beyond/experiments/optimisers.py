@@ -31,8 +31,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.sizes import Proportional
 
-__all__ = ["Optimisers", "one_step"]
-
 
 def one_step(parameters: Settings, seed: int) -> dict[str, Any]:
     """Take one step; return the alignment in the metric of the inputs, and the expected error of fits."""

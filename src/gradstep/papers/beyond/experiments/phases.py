@@ -27,8 +27,6 @@ from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 from gradstep.theory.tuning import tune
 
-__all__ = ["Phases", "measure"]
-
 _NOT_OF_THE_PROBLEM = ("label", "regime", "allowance", "reason")
 #: Standard errors by which another candidate may be ahead of the theory's winner on the network.
 _BEHIND = 2.5

@@ -27,8 +27,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.theory.spectra.second_step import second_step
 
-__all__ = ["ReusedSamples", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Take two steps, and return the cosine of the common direction with the teacher's."""

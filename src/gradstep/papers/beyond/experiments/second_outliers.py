@@ -28,8 +28,6 @@ from gradstep.problem import Problem, Step
 from gradstep.simulation import Network
 from gradstep.theory.spectra.second_step import SecondStep, second_step
 
-__all__ = ["SecondOutliers", "measure"]
-
 _SECOND_SAMPLES = 1 << 31
 """Added to a seed for the samples of the second step."""
 

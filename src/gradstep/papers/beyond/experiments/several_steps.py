@@ -26,8 +26,6 @@ from gradstep.papers.places import Place, Sample, Settings, on_curve, sizes_at
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["SeveralSteps", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Train a network, and return the expected errors of fits on its layer, and the errors of single fits."""

@@ -29,9 +29,6 @@ from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 from gradstep.theory.tuning import tune
 
-__all__ = ["Tuned", "measure"]
-
-
 #: Standard errors by which a neighbour may be better than the predicted optimum on the network.
 _BETTER = 2.5
 _BUDGET = "budget (n_step + n)/d"

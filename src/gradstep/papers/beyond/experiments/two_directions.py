@@ -23,8 +23,6 @@ from gradstep.papers.places import Place, Sample, Settings, on_curve, sizes_at
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["TwoDirections", "measure"]
-
 _DIRECTIONS = {"x1": "large", "x2": "small"}
 
 

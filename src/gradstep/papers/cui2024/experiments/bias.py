@@ -23,8 +23,6 @@ from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.places import Place, Sample, Settings
 
-__all__ = ["Bias", "measure"]
-
 
 @extrapolated
 def measure(parameters: Settings, d: int, seed: int) -> dict[str, float]:

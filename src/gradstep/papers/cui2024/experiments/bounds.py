@@ -33,9 +33,6 @@ from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
 from gradstep.papers.places import Place, Sample, Settings
 
-__all__ = ["Bounds", "measure"]
-
-
 #: Relative slack of a bound: twice what the equations are solved to.
 _SLACK = 1e-9
 

@@ -22,8 +22,6 @@ from gradstep.problem import Problem
 from gradstep.simulation.convex_measurement import convex_measurement
 from gradstep.theory.convex.convex_loss import TOLERANCE, convex_prediction
 
-__all__ = ["Convex", "measure", "predict"]
-
 _OF_THE_FIT = ("loss", "penalty", "channel", "flip")
 
 

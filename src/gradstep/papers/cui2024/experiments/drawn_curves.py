@@ -39,8 +39,6 @@ from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.places import Settings
 from gradstep.theory import predict_many
 
-__all__ = ["DrawnCurves", "measure"]
-
 _MODELS = {"srf": "spiked features", "equivalent": "equivalent", "network": "network"}
 
 

@@ -26,8 +26,6 @@ from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.theory import predict
 from gradstep.theory.prediction import mean_curve
 
-__all__ = ["Learned", "conditional_mean", "measure"]
-
 
 def conditional_mean(
     layer: FirstLayer, readout: Array, sigma: str | ScalarFunction, direction: Array, projections: Array

@@ -18,8 +18,6 @@ from gradstep.papers.cui2024.spiked import Spike, equivalent_srf
 from gradstep.papers.places import Settings
 from gradstep.problem import Problem
 
-__all__ = ["extrapolate", "extrapolated", "layer_of", "problem_of", "samples_of", "spike_of", "with_models"]
-
 _NAMES = ("activation", "teacher", "alpha", "alpha0", "beta", "lam")
 
 

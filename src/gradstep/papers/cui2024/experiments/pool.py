@@ -20,8 +20,6 @@ from gradstep.papers.cui2024.spiked import conditional_features
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.places import Settings
 
-__all__ = ["Pool", "measure"]
-
 
 @extrapolated
 def measure(parameters: Settings, d: int, seed: int) -> dict[str, Array]:

@@ -25,8 +25,6 @@ from gradstep.papers.places import Settings
 from gradstep.problem import Readout
 from gradstep.simulation.instance import initial_readout
 
-__all__ = ["Several", "measure"]
-
 _TEST_SAMPLES_PER_D = 20
 
 

@@ -17,8 +17,6 @@ from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.places import Settings
 from gradstep.simulation.instance import TEACHER_AXIS
 
-__all__ = ["SpikeStatistics", "measure"]
-
 
 @extrapolated
 def measure(parameters: Settings, d: int, seed: int) -> dict[str, float]:

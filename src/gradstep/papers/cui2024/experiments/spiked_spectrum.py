@@ -27,8 +27,6 @@ from gradstep.papers.places import Sample, Settings
 from gradstep.spectra import density, histogram
 from gradstep.theory.spectra.stieltjes import Law
 
-__all__ = ["SpikedSpectrum", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Return the largest eigenvalue of the features of one drawn model, and the others."""

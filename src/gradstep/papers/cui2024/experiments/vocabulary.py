@@ -37,8 +37,6 @@ from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout
 from gradstep.theory import predict_many
 
-__all__ = ["Vocabulary", "groups_of", "measure"]
-
 _MODELS = {
     "orthogonal": "orthonormal rows",
     "gaussian": "independent rows",

@@ -39,9 +39,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.theory import predict, predict_many
 
-__all__ = ["Exponents", "extrapolated", "measure"]
-
-
 LABELS = {
     "L_tr": "training loss",
     "L_te": "test error (with label noise)",

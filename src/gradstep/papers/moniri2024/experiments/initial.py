@@ -19,8 +19,6 @@ from gradstep.papers.places import Settings
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
 
-__all__ = ["Initial", "measure"]
-
 
 def measure(parameters: Settings, seed: int) -> dict[str, float]:
     """Return L_tr and L_te."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from gradstep.papers.moniri2024.gains import Delta, Lambda
 
-__all__ = ["arguments", "limit"]
-
 
 def arguments(base: Mapping[str, Any]) -> dict[str, Any]:
     """Return functions, ratios, penalty and noise of settings under the names that the limits give them."""

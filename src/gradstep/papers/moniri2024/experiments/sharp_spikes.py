@@ -45,9 +45,6 @@ from gradstep.simulation import Network
 from gradstep.simulation.ridge import fit_rows
 from gradstep.theory import predict_many
 
-__all__ = ["SharpSpikes", "measure"]
-
-
 SIZE = 1e17
 """Samples at which the equations for every step size are solved."""
 

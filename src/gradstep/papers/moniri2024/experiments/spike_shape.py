@@ -37,9 +37,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.theory import predict_many
 
-__all__ = ["SpikeShape", "measure"]
-
-
 LARGE = 1e16
 """Samples at which the equations for every step size stand for the limit."""
 

@@ -29,8 +29,6 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.theory.step.statistics import step_statistics
 
-__all__ = ["SpikedFeatures", "gradient_rest", "measure", "terms_of"]
-
 _REGIMES = ("initial", "few", "small", "large", "between")
 
 

@@ -32,8 +32,6 @@ from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
 from gradstep.theory import predict_many
 
-__all__ = ["Universality", "measure"]
-
 #: Name in the results, label and regime.
 _CURVES = (
     ("F", "F", "teacher"),

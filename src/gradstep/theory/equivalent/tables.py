@@ -73,7 +73,7 @@ def without_fit(problem: Problem) -> Problem:
 _COARSER = 0.6
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
 #: arrays over groups and special directions; bytes of all that is smaller.
-_BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
+_BY_NODE, _BY_DIRECTION, _SMALL = 9, 4, 2.0**14
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {
@@ -113,7 +113,7 @@ class Tables:
     def memory(self) -> float:
         """Bytes that the tables of one problem take, about and at most."""
         (groups, nodes), special = self.features.mean.shape, len(self.bulk.teacher)
-        numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
+        numbers = (_BY_NODE + self.features.lengths.shape[1]) * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
         return float(8 * numbers + _SMALL)
 
     @cached_property

@@ -22,7 +22,7 @@ __all__ = ["lengths_of_readouts", "lengths_off", "seen_lengths"]
 #: Most independent lengths: a covariance is a parabola in the readout.
 _MOST = 3
 #: Least mean square of a length that counts, over that of the first one.
-_LEAST = 1e-9
+_LEAST = 1e-11
 
 Array = NDArray[np.float64]
 

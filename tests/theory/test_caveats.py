@@ -51,6 +51,9 @@ def scaled(problem: gs.Problem, factor: int) -> gs.Problem:
          {"activation": "x**3", "teacher": "H2", "readout": "constant", "eta": gs.Step(3.0, 0.5), "d": 60, "width": 90,
           "n": 120, "n_step": 36000, "ridge": 0.6}),
         ("small sizes", {"width": 20}),
+        # .082 is predicted and networks have .137.
+        ("damped step near interpolation",
+         {"d": 60, "width": 80, "n": 140, "n_step": 60, "damping": 1e-4, "ridge": 1.0, "eta": gs.Step(1.0, 0.5)}),
     ],
 )  # fmt: skip
 def test_settings_that_are_known_to_be_off_carry_a_caveat(expected, changes):
@@ -124,6 +127,16 @@ def test_own_output_is_the_share_of_the_power_that_is_not_linear_times_the_stren
     assert indicators(gs.predict(problem))["own_output"] == pytest.approx(expected, rel=1e-6)
 
 
+def test_step_interpolation_is_the_share_that_ridge_regression_leaves_free():
+    """With as many samples as directions, all alike, the effective ridge k is a root of k^2 - delta k - delta."""
+    damping, case = 0.01, GOOD.replace(n_step=GOOD.d, eta=gs.Step(50.0, 0.5))
+    ridge = (damping + math.sqrt(damping**2 + 4 * damping)) / 2
+    strength = of(case.replace(damping=damping))["step_interpolation"] * GOOD.d * (1 - (1 + ridge) ** -2) ** 2
+    assert 0.99 < strength < 1
+    assert of(case)["step_interpolation"] == 0
+    assert of(case.replace(damping=damping, eta=0.0))["step_interpolation"] == 0
+
+
 def test_odd_activations_and_absent_steps_have_no_indicator_of_the_others():
     still = of(GOOD.replace(activation="relu", readout="constant", eta=0.0))
     odd = of(GOOD.replace(readout="constant"))
@@ -140,8 +153,10 @@ def test_what_is_of_finite_size_falls_with_it_and_is_gone_in_the_limit():
     )
     small, large = of(hard), of(scaled(hard, 4))
     for name, value in small.items():
-        if name not in ("mixed_bulk", "own_output"):
+        if name not in ("mixed_bulk", "own_output", "step_interpolation"):
             assert large[name] < value, name
+    few, many = (of(scaled(hard, times).replace(damping=0.1))["step_interpolation"] for times in (1, 4))
+    assert many == pytest.approx(few / 4, rel=0.01)
     assert large["mixed_bulk"] == pytest.approx(small["mixed_bulk"], rel=0.05)
     limit = gs.Problem.cui2024(alpha=1.5, alpha0=0.5, beta=1.5, eta_tilde=2.0, lam=0.01, activation="relu")
     assert {name for name, value in of(limit).items() if value > 0} == {"mixed_bulk"}

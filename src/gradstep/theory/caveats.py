@@ -23,6 +23,7 @@ from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.step.class_variances import leading_variance
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values, step_statistics
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ _RULES: Mapping[str, _Rule] = {
     "direction": _Rule("rows along one direction", 0.3, 1.0),
     "leading": _Rule("rows stretched along leading directions", 0.02, 1.0),
     "swing": _Rule("spike that differs between draws", 0.19, 1.0),
+    "step_interpolation": _Rule("damped step near interpolation", 0.065, 0.4),
 }
 #: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
 #: if it has at least the second number times the size of the largest.
@@ -100,6 +102,8 @@ _PER_ERROR = 2.0
 _AS_A_WHOLE = 0.2
 #: The largest size: an estimate beyond it only says that the theory does not hold.
 _MOST = 1.0
+#: Least share of the samples that counts as free.
+_LEAST_FREE = 1e-3
 #: A number beyond says no more.
 _OUT_OF_RANGE = 1e100
 #: The docs' page that has a section for each name.
@@ -234,7 +238,10 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           has :math:`(1+\delta)c/(c+\kappa)` in place of :math:`c`;
         * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
           probability that two neurons have readouts of one size. The spike :math:`s` differs between draws of the
-          step's samples; :math:`\varrho` is the length of a row after the step.
+          step's samples; :math:`\varrho` is the length of a row after the step;
+        * ``step_interpolation``: :math:`t^2/(d\,(1-f)^2)`, with the share :math:`f` of the step's samples that the
+          metric of a damped step takes up. It is near one where there are about as many samples as directions and
+          hardly any damping.
     """
     d, width, *_ = problem.real_sizes()
     activation, teacher, power = (
@@ -266,6 +273,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "own_rows": _changed_by_own_output(problem, step) if problem.output_scale == "1/N" else 0.0,
         **_of_inputs(problem, step, d, per_sample),
         "swing": _swing(problem, step, d, per_sample),
+        "step_interpolation": strength**2 * _step_interpolation(step) / d,
     }
 
 
@@ -292,6 +300,13 @@ def _swing(problem: Problem, step: StepStatistics, d: float, per_sample: float) 
     variance = spike * samples.relative_variance_of_square * per_sample / (4 * d)
     length = math.sqrt(1 + spike + step.bulk * readout.second_moment)
     return variance * _sensitivity_to_length(problem.activation, length) * alike
+
+
+def _step_interpolation(step: StepStatistics) -> float:
+    """Return one over the square of the share of its samples that a damped step leaves free."""
+    if not isinstance(step.correlated, DampedSamples):
+        return 0.0
+    return 1 / max(1 - step.correlated.freedom, _LEAST_FREE) ** 2
 
 
 def _along_one_direction(step: StepStatistics, readout: Readout, d: float) -> float:
@@ -383,7 +398,7 @@ def fit_indicators(problem: Problem, degrees_of_freedom: float, of_step: Mapping
     if problem.is_limit:
         return {**found, "interpolation": 0.0, "sizes": 0.0}
     free = 1 - degrees_of_freedom / (large * d)
-    return {**found, "interpolation": 1 / (d * max(free, 1e-3) ** 2), "sizes": _of_sizes(problem)}
+    return {**found, "interpolation": 1 / (d * max(free, _LEAST_FREE) ** 2), "sizes": _of_sizes(problem)}
 
 
 def _of_sizes(problem: Problem) -> float:

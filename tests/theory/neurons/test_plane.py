@@ -287,6 +287,7 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
         np.zeros(2),
         np.zeros(special),
         np.zeros(1),
+        np.ones((2, 1)),
     )
     one = np.stack([np.diag(each) for each in profile])
     # What the rows have of their projection on the spike, as the bulk has it.

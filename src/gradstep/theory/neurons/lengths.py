@@ -33,7 +33,7 @@ def seen_lengths(weight: Array, seen: Array) -> Array:
     The products of `seen`, shape (groups, numbers), with standard normal numbers are the same lengths, in units of the
     length that isotropic rows see. The first of the few lengths has the largest mean square, and so on.
 
-    Docs, "Uniform equivalent", equation (E7a).
+    Docs, "Uniform equivalent", equation (E8a).
     """
     square, basis = np.linalg.eigh((weight * seen.T) @ seen)
     count = min(_MOST, int(np.count_nonzero(square > _LEAST * square[-1])))
@@ -46,7 +46,7 @@ def lengths_off(weight: Array, lengths: Array, variance: Array, direction: Array
     The direction is a unit vector of shape (special,), and the variances of the groups in the special directions have
     shape (groups, special), over the mean of all directions.
 
-    Docs, "Uniform equivalent", equation (E7a).
+    Docs, "Uniform equivalent", equation (E8a).
     """
     part = variance @ np.square(direction) / d
     products = lengths @ lengths.T - 2 / d * (variance * np.square(direction)) @ variance.T + d * np.outer(part, part)
@@ -63,7 +63,7 @@ def lengths_of_readouts(law: DampedLaw | StretchedLaw, coefficients: Array) -> A
     The law is the mean law of the rows, and `coefficients`, shape (groups, 3), are those of ``C``, of ``q`` times the
     linear part of the stretch, and of the rest in the covariance of a group.
 
-    Docs, "Uniform equivalent", equation (E7a).
+    Docs, "Uniform equivalent", equation (E8a).
     """
     means, products = _of_damped(law) if isinstance(law, DampedLaw) else _of_plain(law)
     size, basis = np.linalg.eigh(products)

@@ -21,9 +21,10 @@ def problem(**changes):
     return gs.Problem(**{**sizes, **known, **changes})
 
 
-def products(case):
+def products(case, *, plane=False):
     """Products of the lengths that rows of each readout see. Groups of one readout see the same."""
-    ((_, network), *_) = result_of(stepped_networks(case))
+    ((_, network), *_) = result_of(stepped_networks(case, plane=plane))
+    assert network.tables.in_plane == plane
     groups, lengths = network.tables.groups, network.tables.features.lengths
     values = np.unique(groups.readout)
     first = [int(np.flatnonzero(groups.readout == value)[0]) for value in values]
@@ -32,8 +33,11 @@ def products(case):
     return values * scale, lengths[first] @ lengths[first].T
 
 
-def drawn(case, values, seed):
-    """The same from the samples of a step: d tr(A B) / (tr A tr B) of the covariances A and B of two readouts."""
+def drawn(case, values, seed, *, leading=False):
+    """The same from the samples of a step: d tr(A B) / (tr A tr B) of the covariances A and B of two readouts.
+
+    With `leading` these are off the first direction and off the spike.
+    """
     random, (d, width, n_step, *_) = np.random.default_rng(seed), case.real_sizes()
     d, n_step = int(d), int(n_step)
     step = step_statistics(case, *case.real_sizes()[:3])
@@ -54,6 +58,10 @@ def drawn(case, values, seed):
     rest = e**2 * (0.25 - linear**2) * metric @ (z.T * r**2) @ z @ metric / n_step**2 * d
     turned = [np.eye(d) + a * stretch for a in values]
     rows = [part @ np.diag(c) @ part.T + a**2 * rest for part, a in zip(turned, values, strict=True)]
+    if leading:
+        off, _ = np.linalg.qr(np.stack([np.eye(d)[0], metric @ (r @ z)], axis=1))
+        rows, d = [each - off @ (off.T @ each) for each in rows], d - 2
+        rows = [each - (each @ off) @ off.T for each in rows]
     return np.array([[d * np.sum(x * y) / np.trace(x) / np.trace(y) for x in rows] for y in rows])
 
 
@@ -96,6 +104,22 @@ def test_without_a_step_there_is_one_length(readout):
         assert np.abs(lengths) == pytest.approx(math.sqrt(square) / mean, rel=1e-4)
 
 
+@pytest.mark.parametrize("damping", [math.inf, 0.01])
+def test_a_leading_direction_takes_no_part_in_them(damping):
+    """It is resolved, with its part that is along the spike: of the traces of all it may be nine tenths."""
+    inputs = gs.Inputs([15.0, 2.0, 0.5], [0.005, 0.2, 0.795], [0.3, 0.4, 0.3])
+    case = problem(inputs=inputs, damping=damping, readout={-1: 0.5, 1: 0.5}, teacher="x", eta=gs.Step(0.5, 0.5))
+    values, found = products(case, plane=True)
+    measured = [drawn(case, values, seed, leading=True) for seed in range(10)]
+    error = np.std(measured, axis=0, ddof=1) / math.sqrt(len(measured))
+    # All rows have the diagonals of their covariances in one basis here.
+    assert np.all(np.abs(np.mean(measured, axis=0) - found) < 3.5 * error + 0.08 * found), (
+        np.mean(measured, axis=0),
+        found,
+        error,
+    )
+
+
 def test_few_lengths_have_the_products_of_all():
     random = np.random.default_rng(1)
     seen, weight = random.uniform(size=(20, 3)) @ random.standard_normal((3, 40)), random.uniform(size=20)
@@ -120,6 +144,13 @@ def test_off_a_direction_they_are_those_of_the_projected_rows():
     expected = [[d * np.sum(x * y) / np.trace(x) / np.trace(y) for x in rows] for y in rows]
     # `lengths_off` counts the trace that is left in all directions.
     assert found @ found.T == pytest.approx(np.array(expected), rel=1e-9)
+
+
+def test_a_direction_that_has_all_of_a_row_leaves_numbers():
+    variance, direction = np.array([[1e-3, 12.0], [2.0, 12.0 - 1e-12]]), np.array([0.0, 1.0])
+    found = lengths_off(np.full(2, 0.5), variance / math.sqrt(12), variance, direction, 12)
+    assert np.all(np.isfinite(found))
+    assert np.abs(found).max() < 10
 
 
 @pytest.mark.statistical

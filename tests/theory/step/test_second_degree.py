@@ -189,6 +189,40 @@ def test_few_samples_turn_the_mean_row_as_they_turn_real_steps(ratio, damping):
     assert np.any(np.abs(expected) > 10 * error)
 
 
+@pytest.mark.parametrize("damping", [math.inf, 0.1])
+def test_the_noise_given_an_own_output_is_that_of_real_steps(damping):
+    """The metric and the weights of the samples know what residuals hold of the output: in each class of directions."""
+    changes = {"activation": "x-0.02*(x**3-3*x)", "teacher": "x", "output_scale": "1/sqrt(N)", "eta": 0.2}
+    case = problem(n_step=400, damping=damping, **changes)
+    step, found, e = steps(case)
+    samples, turned, d = step.correlated, found.correlated, 200
+    weight = e * derivative_moments(case.activation).second / (2 * d) / step.gain
+    plain = damping == math.inf
+    known = np.array([np.nan if plain else samples.noise(one) for one in np.eye(3)])
+    expected = turned.turn.noise**2 if plain else np.array([turned.noise(one) for one in np.eye(3)]) / known
+    spread = math.sqrt(samples.law.square - samples.linear**2 - samples.own.linear**2)
+    measured = []
+    for seed in range(200):
+        random, c, place, b, _, z, _, metric = drawn(case, seed)
+
+        def off(vector, along, place=place):
+            """Return a vector without its part along another one in each class."""
+            return vector - (np.bincount(place, vector * along) / np.bincount(place, along**2))[place] * along
+
+        f = off(random.standard_normal(d), b)
+        f *= np.sqrt(c / d * np.bincount(place)[place] / np.bincount(place, f**2)[place])
+        r = z @ b + samples.own.linear * (z @ f) + spread * random.standard_normal(len(z))
+        if plain:
+            metric = np.eye(d)
+        noise, more = (off(off(r * x @ z / len(z) @ metric, b), f) for x in (1.0, z**2 @ (c - 1)))
+        measured.append([np.bincount(place, noise**2), 2 * weight * np.bincount(place, noise * more)])
+    square, change = np.mean(measured, axis=0)
+    relative = change / square
+    error = np.std([m - relative * s for s, m in measured], axis=0, ddof=1) / len(measured) ** 0.5 / square
+    assert np.all(np.abs(relative - (expected - 1)) < 3.5 * error), (relative, expected - 1, error)
+    assert abs(relative[0]) > 4 * error[0]
+
+
 @pytest.mark.parametrize(("activation", "noise"), [("erf", 0.1), ("sin", 0.0), ("tanh(x)+0.3*H2", 0.0)])
 def test_hardly_any_damping_has_a_limit(activation, noise):
     """With fewer samples than directions the metric is as large as 1/damping where the samples are not."""

@@ -358,18 +358,6 @@ def _tables_in_plane(
     return Tables(features, groups, bulk)
 
 
-def _length_dimension_in_plane(step: StepStatistics, d: float, *, leading: bool) -> float:
-    """Return the dimension in which the length of an input off both directions fluctuates as that of an isotropic one.
-
-    What the samples of the step make of the rows does not count, and all groups see one length.
-    """
-    if step.correlated is None:
-        return d
-    known = step.correlated.spectrum
-    square = known.moment(2) - leading * float(known.eigenvalue.max()) ** 2 / d
-    return d / max(square, 1.0)
-
-
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
     """Refuse inputs of which a single direction is so long that the features are curved along it."""
     if step.correlated is None or (problem.inputs is None and not problem.is_damped):
@@ -387,8 +375,8 @@ def stacked(members: Sequence[Tables]) -> Tables:
     """Return tables as one, with a leading axis for the batch, those of smaller shapes filled up.
 
     What is added are nodes and groups of a weight that is none, with noise of variance one for features and labels, and
-    directions of no share. They change nothing else of the solution. Either all or none of the tables have slopes along
-    the input's length, and a spike direction that is resolved with the bulk.
+    directions of no share. They change nothing else of the solution. The features of all tables follow as many lengths,
+    and all or none have a spike direction that is resolved with the bulk.
     """
     return Tables(
         _stacked([t.features for t in members]),

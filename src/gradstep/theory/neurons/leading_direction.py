@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gradstep.problem import Readout
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.lengths import seen_lengths
 from gradstep.theory.neurons.longest import Longest
 from gradstep.theory.neurons.plane import groups_in_plane, unit_vector
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part
@@ -100,7 +101,13 @@ def groups_along_leading(
     found, others = groups_in_plane(groups, _in_units_off_spike(bulk, ratio), direction, ratio * added, step, d)
     # The leading direction has taken its part of what was off the spike.
     left = (found.variance / np.repeat(groups.variance, len(found.weight) // len(groups.weight)))[:, None]
-    return found, replace(others, special_profile=others.special_profile / left, profile=others.profile / left)
+    return found, replace(
+        others,
+        special_profile=others.special_profile / left,
+        profile=others.profile / left,
+        # The leading direction is off all of them already, with its part that is along the spike.
+        lengths=np.repeat(bulk.lengths, len(found.weight) // len(groups.weight), axis=0),
+    )
 
 
 def _in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
@@ -126,6 +133,8 @@ def _in_units_off_spike(bulk: Bulk, ratio: Array) -> Bulk:
 def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d: float) -> tuple[Groups, Bulk]:
     """Return groups whose norms fluctuate without the leading direction, and the classes of all other directions.
 
+    The lengths of an input are those of these classes: of a long direction the traces of all would have few digits.
+
     The direction is that of `leading_direction`, and `mean`, shape (groups,), is ``d`` times the mean variance of a row
     over all directions.
 
@@ -136,8 +145,10 @@ def without_leading(groups: Groups, bulk: Bulk, direction: Array, mean: Array, d
     norms = groups.variance - groups.norm_deviation + deviation
     # The pull is that of rows of length one, which were longer or shorter before.
     pull = bulk.pull * np.sqrt(groups.variance / norms)[:, None]
+    share /= share.sum()
+    lengths = seen_lengths(groups.weight, bulk.profile / (bulk.profile @ share)[:, None] * np.sqrt(share))
     return replace(groups, variance=norms, norm_deviation=deviation), replace(
-        bulk, share=share / share.sum(), pull=pull, longest=0 * share
+        bulk, share=share, pull=pull, longest=0 * share, lengths=lengths
     )
 
 

@@ -23,6 +23,8 @@ __all__ = ["lengths_of_readouts", "lengths_off", "seen_lengths"]
 _MOST = 3
 #: Least mean square of a length that counts, over that of the first one.
 _LEAST = 1e-11
+#: Least share of a row's mean square that counts as left off a direction.
+_LEAST_LEFT = 0.1
 
 Array = NDArray[np.float64]
 
@@ -50,11 +52,11 @@ def lengths_off(weight: Array, lengths: Array, variance: Array, direction: Array
     """
     part = variance @ np.square(direction) / d
     products = lengths @ lengths.T - 2 / d * (variance * np.square(direction)) @ variance.T + d * np.outer(part, part)
-    products /= np.outer(1 - part, 1 - part)
-    root = np.sqrt(weight)
+    left = np.maximum(1 - part, _LEAST_LEFT)
+    root = np.sqrt(weight) / left
     square, basis = np.linalg.eigh(products * np.outer(root, root))
-    count = min(_MOST, int(np.count_nonzero(square > _LEAST * square[-1])))
-    return np.asarray(basis[:, -1 : -count - 1 : -1] * np.sqrt(square[-1 : -count - 1 : -1]) / root[:, None])
+    count = min(_MOST, int(np.count_nonzero(square > _LEAST * max(square[-1], 0.0))))
+    return np.asarray(basis[:, -1 : -count - 1 : -1] * np.sqrt(square[-1 : -count - 1 : -1]) / np.sqrt(weight)[:, None])
 
 
 def lengths_of_readouts(law: DampedLaw | StretchedLaw, coefficients: Array) -> Array:

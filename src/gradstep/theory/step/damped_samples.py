@@ -430,7 +430,7 @@ class DampedSamples:
     def _changed_noise(self) -> tuple[float, Array]:
         """Mean factor of the noise of the theta of one draw, and what it has beside one over `left` in each class.
 
-        P makes what a class has of its own ``1 / _left`` times as large, so that numbers without this factor would be
+        P makes what a class has of its own ``1 / left`` times as large, so that numbers without this factor would be
         differences of large ones.
         """
         if self.turn is None:

@@ -75,9 +75,8 @@ def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float)
     factor = first / scale * (gain / scale) / ((gain / scale) ** 2 + (most / scale) ** 2)
     if isinstance(samples, DampedSamples):
         return _damped_turn(samples, factor)
-    fourth = law.mean(law.residual**2 * (law.projection**2 - 1)) / law.square
     signal = samples.linear + factor * (2 * samples.linear * more + _third(samples) * beyond)
-    return Turn(signal, np.maximum(1 + factor * (2 * more + fourth * beyond), 0.0))
+    return Turn(signal, np.maximum(1 + factor * (2 * more + _fourth(samples) / law.square), 0.0))
 
 
 def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
@@ -89,21 +88,32 @@ def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
     more, beyond, third = known.eigenvalue - 1, known.teacher_moment(1) - 1, _third(samples)
     taken, shared = (ratio * float(known.share @ (more * kept**power)) for power in (1, 2))
     signal = samples.made * (linear + factor * (2 * linear * (more - taken) + third * beyond))
-    # What P leaves of a residual, with the residual itself and with the weights that the samples have besides.
-    found, free = (float(known.teacher @ (kept * (1 - kept) ** power)) for power in (0, 1))
-    square = law.square - linear**2 * found
-    weighted = law.mean(law.residual**2 * (law.projection**2 - 1)) * beyond
-    weighted -= linear * third * beyond * (found + free)
-    weighted -= 2 * linear**2 * float(known.teacher @ (kept * (more + (1 - kept) * (more - taken))))
-    of_all = (2 * square * (shared - 2 * taken) + weighted) / samples.missed
-    of_class = 2 * square * (1 - samples.freedom) / samples.missed
+    # What the ridge regression of the step leaves of a residual, times the residual and times the weights of the noise;
+    # and times the residual with what the lengths of the samples have to do with it.
+    lost, left = float(known.teacher @ (1 - kept)), law.mean((law.residual - linear * law.projection) ** 2)
+    weighted = _fourth(samples) - linear * third * beyond * float(known.teacher @ (kept * (2 - kept)))
+    for direction in samples.directions:
+        weighted -= 2 * direction.linear**2 * float(direction.part @ (kept * (more + (1 - kept) * (more - taken))))
+    for direction in samples.directions[1:]:
+        left -= direction.linear**2 * float(direction.part @ kept)
+    square, of_noise = left + linear**2 * lost, left + (linear * lost) ** 2 * samples.left
+    of_all = (2 * square * (shared - 2 * taken) + weighted) / max(samples.missed, NOTHING)
+    of_class = 2 * square * (1 - samples.freedom) / max(samples.missed, NOTHING)
     # A change of the noise in one class, which P turns into others, makes a mean change too.
-    part = linear * (found + (1 - found) * ratio * float(known.share @ kept))
-    shape = 2 * square / (square - part * linear * (1 - found)) * samples.left * more
+    shape = 2 * square / max(of_noise, NOTHING) * samples.left * more
     whole, along = samples.noise(np.ones_like(more)), samples.noise(more)
     up, down = (replace(samples, turn=Turn(signal, 1 + x)).noise(np.ones_like(more)) for x in (shape, -shape))
     noise = shape + of_all + (of_class * along - (up - down) / 4) / max(whole, NOTHING)
     return Turn(signal, np.maximum(1 + factor * noise, 0.0))
+
+
+def _fourth(samples: CorrelatedSamples | DampedSamples) -> float:
+    """Return ``E[r^2 (z.(C - 1).z - tr (C - 1))]``: what the length of a sample has to do with its squared residual."""
+    law, known = samples.law, samples.spectrum
+    found = law.mean(law.residual**2 * (law.projection**2 - 1)) * (known.teacher_moment(1) - 1)
+    if samples.own is not None:
+        found += 2 * samples.own.linear**2 * (known.moment(2) - 1)
+    return found
 
 
 def _third(samples: CorrelatedSamples | DampedSamples) -> float:

@@ -99,6 +99,22 @@ def test_bad_penalty() -> None:
         ba2022.R_GE(ERF, np.eye(3), axis(3), n=5, lam=0.0)
 
 
+@pytest.mark.parametrize(("name", "value"), [("n", 0), ("sigma_eps", np.nan), ("sigma_eps", -1.0)])
+def test_unusable_arguments_are_named(name: str, value: float) -> None:
+    arguments = {"n": 10, "lam": 0.1, name: value}
+    with pytest.raises(InvalidInput, match=name):
+        ba2022.R_GE(ba2022.coefficients("tanh", "sin"), np.eye(5), np.eye(5)[0], **arguments)
+
+
+@pytest.mark.parametrize("lam", [1e12, 1e15, 1e200, 1e300])
+def test_a_penalty_without_bound_leaves_the_whole_teacher(lam: float) -> None:
+    # A bracket of the effective ridge between the penalty and itself plus a rounding error has no change of sign.
+    values, random = ba2022.coefficients("relu", "sin"), np.random.default_rng(0)
+    for n in (1, 7, 20, 1000):
+        risk = ba2022.R_GE(values, random.standard_normal((10, 20)) / 3, np.eye(10)[0], n=n, lam=lam)
+        assert risk == pytest.approx(float(values.second_moment), rel=1e-9)
+
+
 def test_exact_risk_of_the_equivalent_features() -> None:
     """Against fresh features."""
     problem = Problem.ba2022(**RATES, d=15, activation="erf", teacher="sin", eta=2.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.papers import ba2022
 from gradstep.papers.ba2022.experiments import rank_one
@@ -48,6 +49,16 @@ def test_rank_one_is_exact_for_a_linear_network_up_to_its_own_output() -> None:
 
 def test_error_bound() -> None:
     assert float(ba2022.error_bound(np.e**4, 0.5)) == pytest.approx(0.5 * 16 / np.e**2)
+
+
+def test_unusable_arguments_are_named() -> None:
+    with pytest.raises(InvalidInput, match="C"):
+        ba2022.error_bound(10, np.nan)
+    for d in (0, -1, 0.3, np.nan):
+        with pytest.raises(InvalidInput, match="d:"):
+            ba2022.norms("tanh", "sin", psi1=1.0, psi2=1.0, d=d)
+    with pytest.raises(InvalidInput, match="neuron"):
+        ba2022.norms("tanh", "sin", psi1=1.0, psi2=1e-3, d=100)
 
 
 def test_norms_of_a_linear_network() -> None:

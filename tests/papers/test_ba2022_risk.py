@@ -143,6 +143,13 @@ def test_limit_of_an_unbounded_step(of: Any, random_settings: Any) -> None:
     np.testing.assert_allclose(gain, limit, rtol=1e-9)
 
 
+@pytest.mark.parametrize("teacher", ["x**2 - 1", "0*x"])
+def test_an_unbounded_step_without_a_gradient_is_none(teacher: str) -> None:
+    values = coefficients("tanh", teacher)
+    gains = ba2022.delta_large_step(values, lam=[0.1, 1.0], psi1=1.5, psi2=2.0, psi1_step=np.inf)
+    assert gains.tolist() == [0.0, 0.0]
+
+
 def test_training_loss_of_an_unbounded_step_agrees_with_moniri(of: Any, random_settings: Any) -> None:
     r"""Moniri et al. 2024, one spike: the loss drops by :math:`(\psi/\phi)\lambda c_*^4 m_2/\theta^2`."""
     given_ = random_settings(8, lam=(-6, 3), step=True) | {"eta": 1e9}
@@ -265,6 +272,12 @@ def test_outlier_of_a_drawn_spiked_matrix(psi2: float, strength: float) -> None:
     ]
     scores = (rows.mean(axis=0) - expected) / (rows.std(axis=0, ddof=1) / np.sqrt(len(rows)))
     assert np.abs(scores).max() < 4.5
+
+
+def test_without_a_linear_part_no_step_has_an_outlier() -> None:
+    found = ba2022.outlier("abs", "sin", eta=[0.0, 100.0], psi1=1.5, psi2=2.0)
+    assert np.isinf(found.threshold).all()
+    assert found.singular_value == pytest.approx(1 + np.sqrt(2.0))
 
 
 def test_no_outlier_below_the_threshold() -> None:

@@ -299,3 +299,15 @@ def test_unusable_arguments_are_named() -> None:
         trained_bias("tanh", "sin", **SPIKE, **FIT, largest=-1.0)
     with pytest.raises(InvalidInput, match="lam"):
         biased_statistics("tanh", "sin", **SPIKE, b=0.0, alpha=1.0, lam=-1.0)
+    with pytest.raises(InvalidInput, match="largest"):
+        biased_lower_bound("tanh", "sin", r=1.0, largest=-1.0)
+    spike = {"r": 1.0, "c": 1.0, "gamma": 0.8}
+    with pytest.raises(InvalidInput, match="c:"):
+        realised_functions("tanh", "sin", **(spike | {"c": 0.0}), kappa=0.3)
+    for name, value in [("r", -1.0), ("c", 0.0), ("alpha", 0.0), ("alpha", np.nan), ("beta", 0.0)]:
+        with pytest.raises(InvalidInput, match=f"{name}:"):
+            cui2024.spectral_law("tanh", "sin", **(spike | {"alpha": 1.5} | {name: value}))
+    sizes = {"p": 100, "n": 100, "d": 100}
+    for name, value in [("p", np.inf), ("n", 0.0), ("d", np.nan), ("r", 0.0)]:
+        with pytest.raises(InvalidInput, match=f"{name}:"):
+            cui2024.outlier("tanh", "sin", **(spike | sizes | {name: value}))

@@ -131,6 +131,10 @@ def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, a
         for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):
             assert getattr(same, name) == pytest.approx(getattr(step, name), rel=1e-6, abs=1e-9), name
         assert same.given_output == step.given_output
+        # The rows feel what a mean of the readouts has in common of the lengths of inputs.
+        for name in ("projection_variance", "norm_variance", "norm_slope"):
+            expected = getattr(step.fluctuations, name)
+            assert getattr(same.fluctuations, name) == pytest.approx(expected, rel=1e-6, abs=1e-9), name
 
 
 def test_errors_that_bend_with_a_random_number_have_the_variance_of_a_parabola():
@@ -149,6 +153,17 @@ def test_samples_of_the_step_add_their_own():
     few, many = (BASE.replace(eta=gs.Step(3.0, 0.5), n=20_000, width=2000, n_step=n) for n in (500, 500_000))
     relative = [gs.predict_spread(p).test_error / gs.predict(p).test_error for p in (few, many)]
     assert relative[0] > 1.5 * relative[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"activation": "relu"}, {"activation": "softplus", "readout": "constant", "initial_weights": "sphere"}],
+)
+def test_a_population_is_the_limit_of_ever_more_samples_of_the_step(changes):
+    problem = BASE.replace(**changes, d=100, width=150, n=200)
+    limit, large = (gs.predict_spread(problem.replace(n_step=n)) for n in (math.inf, 10**13))
+    for name in ("test_error", "train_error", "squared_error"):
+        assert getattr(large, name) == pytest.approx(getattr(limit, name), rel=1e-5)
 
 
 def test_a_fit_that_interpolates_has_no_training_error_to_speak_of():

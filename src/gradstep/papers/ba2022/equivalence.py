@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import positive
+from gradstep.checks import nonnegative, positive
 from gradstep.errors import NotConverged
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022.coefficients import Coefficients
@@ -38,8 +38,8 @@ def R_GE(
 
     The first layer ``W``, shape (d, N), has one neuron a column, and the teacher's direction ``beta``, shape (d,), is a
     unit vector. There are ``n`` samples of the ridge fit. The risk does not include the label noise, and is at least
-    :math:`\|P_{>1}f^*\|^2` (Fact 4). Raises `InvalidInput` on a penalty that is not positive. Raises `NotConverged` if
-    the effective ridge has a relative residual above 1e-10.
+    :math:`\|P_{>1}f^*\|^2` (Fact 4). Raises `InvalidInput` on a penalty or a number of samples that is not positive, or
+    noise that is negative. Raises `NotConverged` if the effective ridge has a relative residual above 1e-10.
 
     Notes
     -----
@@ -54,7 +54,8 @@ def R_GE(
     up to relative fluctuations that vanish as the sizes grow (the deterministic equivalent of ridge regression with
     Gaussian features; the collapsed numerator is this project's).
     """
-    penalty = float(positive("lam", lam))
+    penalty, samples = float(positive("lam", lam)), float(positive("n", n))
+    noise = float(nonnegative("sigma_eps", sigma_eps)) ** 2
     d, N = W.shape
     s, vectors = np.linalg.eigh(W @ W.T)
     overlaps = (vectors.T @ beta) ** 2
@@ -66,20 +67,19 @@ def R_GE(
         return float(used.sum() + (N - d) * rest)
 
     def excess(kappa: float) -> float:
-        return kappa * (1 - freedom(kappa, 1) / n) - penalty
+        return kappa * (1 - freedom(kappa, 1) / samples) - penalty
 
     trace = float(linear.sum() + N * values.mu2_squared)
     from scipy.optimize import brentq  # here: the app starts faster without
 
-    kappa = float(brentq(excess, penalty, penalty + trace / n + 1e-300, xtol=1e-300, rtol=1e-14, maxiter=500))
+    kappa = float(brentq(excess, penalty, 2 * (penalty + trace / samples), xtol=1e-300, rtol=1e-14, maxiter=500))
     residual = abs(excess(kappa)) / kappa
     if not residual <= TOLERANCE:
         raise NotConverged("Gaussian equivalent", residual, TOLERANCE, "Use a larger penalty.")
     q = kappa + values.mu2_squared
-    bias = (overlaps * (values.mu2_squared / (linear + q) + kappa * q / (linear + q) ** 2)).sum()
-    noise = sigma_eps**2
+    bias = (overlaps * (values.mu2_squared / (linear + q) + kappa / (linear + q) * (q / (linear + q)))).sum()
     numerator = values.unlearned + noise + values.mu1_star**2 * bias
-    return float(numerator / (1 - freedom(kappa, 2) / n) - noise)
+    return float(numerator / (1 - freedom(kappa, 2) / samples) - noise)
 
 
 def equivalent_risk(problem: Problem, weights: Array, readouts: Array) -> Array:

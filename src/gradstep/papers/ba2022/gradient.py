@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import positive
+from gradstep.checks import nonnegative, positive
+from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.papers.ba2022.coefficients import coefficients
@@ -52,7 +53,7 @@ def error_bound(n: ArrayLike, C: ArrayLike) -> Array:
     The proposition does not name the constant ``C``.
     """
     samples = positive("n", n)
-    return np.asarray(C * np.log(samples) ** 2 / np.sqrt(samples))
+    return np.asarray(nonnegative("C", C) * np.log(samples) ** 2 / np.sqrt(samples))
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,18 @@ def norms(
     A step with :math:`\eta=\Theta(1)` has operator norm :math:`\eta\sqrt N\|G_0\|\asymp\|W_0\|`; one with
     :math:`\eta=\bar\eta\sqrt N` has Frobenius norm :math:`\bar\eta\sqrt N\cdot\sqrt N\|G_0\|_F\asymp\|W_0\|_F`.
 
-    The teacher is centred. The input dimension ``d`` is for the mean of :math:`\|W_0\|` at finite size.
+    The teacher is centred. The input dimension ``d`` is for the mean of :math:`\|W_0\|` at finite size. Raises
+    `InvalidInput` on an argument out of range, or sizes of less than one input or neuron.
     """
     student = moments(scalar_function(sigma))
     label_variance = coefficients(sigma, sigma_star).second_moment + np.square(sigma_eps)
     spike = abs(student.derivative_mean) * theta(sigma_star, psi1=psi1, sigma_eps=sigma_eps)
     remainder = student.derivative_variance * label_variance / positive("psi1", psi1)
-    psi2, spike, remainder, d = np.broadcast_arrays(positive("psi2", psi2), spike, remainder, d)
+    psi2, spike, remainder, d = np.broadcast_arrays(
+        positive("psi2", psi2), spike, remainder, positive("d", d, infinite=True)
+    )
+    if not ((d >= 1) & (psi2 * d >= 1)).all():
+        raise InvalidInput("d", d, "at least one input, and psi2 d at least one neuron")
     return Norms(_edge(psi2, d), np.ones_like(psi2), spike, np.sqrt(spike**2 + remainder))
 
 

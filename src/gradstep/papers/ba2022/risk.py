@@ -288,7 +288,9 @@ def delta_large_step(
     initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)
     theta2 = theta_squared(values, psi1 if psi1_step is None else psi1_step, sigma_eps)
     bias = values.mu2_squared * initial.g - initial.kappa * initial.q * initial.g_slope
-    return np.asarray(initial.kappa_slope * values.mu1_star**4 / theta2 * bias)
+    # Without a gradient there is no step.
+    captured = np.divide(values.mu1_star**4, theta2, out=np.zeros_like(theta2), where=theta2 > 0)
+    return np.asarray(initial.kappa_slope * captured * bias)
 
 
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:

@@ -27,7 +27,8 @@ class Outlier:
     Attributes
     ----------
     threshold : ndarray
-        Learning rate :math:`\eta_c=\psi_2^{1/4}/(|\mu_1|\theta)` above which a singular value leaves the bulk.
+        Learning rate :math:`\eta_c=\psi_2^{1/4}/(|\mu_1|\theta)` above which a singular value leaves the bulk;
+        infinite for an activation without a linear part.
     singular_value : ndarray
         The largest singular value; :math:`1+\sqrt{\psi_2}` below the threshold.
     gradient_overlap, teacher_overlap : ndarray
@@ -65,7 +66,7 @@ def spiked_law(
 ) -> Outlier:
     r"""Outlier of the first layer after one small step (spiked Marchenko-Pastur law).
 
-    The linear coefficients of the activation, not zero, and of the teacher are ``mu1`` and ``mu1_star``, and ``theta2``
+    The linear coefficients of the activation and of the teacher are ``mu1`` and ``mu1_star``, and ``theta2``
     is :math:`\theta^2`, positive. The width ``N`` is for the finite-width correction, which does not move
     ``threshold``.
 
@@ -85,9 +86,11 @@ def spiked_law(
     excess = total - 1
     emerged = (excess > 0) & (excess**2 > psi2)
     safe = np.where(emerged, excess, 1.0)
+    with np.errstate(divide="ignore"):
+        threshold = psi2**0.25 / np.sqrt(mu1_squared * theta2)
     gradient_overlap = np.where(emerged, step_variance / total * (1 - psi2 / safe**2), 0.0)
     return Outlier(
-        threshold=np.asarray(psi2**0.25 / np.sqrt(mu1_squared * theta2)),
+        threshold=np.asarray(threshold),
         singular_value=np.where(emerged, np.sqrt(np.where(emerged, total, 1.0) * (1 + psi2 / safe)), 1 + np.sqrt(psi2)),
         gradient_overlap=gradient_overlap,
         teacher_overlap=np.asarray(gradient_overlap * mu1_star**2 / theta2),

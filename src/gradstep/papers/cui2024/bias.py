@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.errors import InvalidInput
+from gradstep.checks import bounded
 from gradstep.gaussian import ScalarFunction
 from gradstep.papers.cui2024.bounds import lower_bound
 from gradstep.papers.cui2024.errors import SummaryStatistics, solve
@@ -25,6 +25,7 @@ def _minima(function: Callable[[ArrayLike], Array], largest: float) -> list[tupl
     """Return the value and the place of every local minimum up to an absolute value, the lowest first."""
     from scipy.optimize import minimize_scalar  # here: the app starts faster without
 
+    largest = bounded("largest", largest, positive=True)
     grid = np.linspace(-largest, largest, _GRID)
     padded = np.concatenate([[np.inf], function(grid), [np.inf]])
     valleys = np.flatnonzero((padded[1:-1] <= padded[:-2]) & (padded[1:-1] < padded[2:]))
@@ -101,8 +102,6 @@ def trained_bias(
     The paper takes a stationary point of the free energy in :math:`b`. There can be several; the one returned has the
     least training loss, the minimum of (82).
     """
-    if not largest > 0:
-        raise InvalidInput("largest", largest, "a positive number")
 
     def at(b: ArrayLike) -> SummaryStatistics:
         return biased_statistics(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import one_of
+from gradstep.checks import one_of, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.papers.cui2024.errors import solve
@@ -261,7 +261,7 @@ def realised_functions(
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     root = np.sqrt(table.weights)
-    basis = np.stack([table.mean, table.nodes * table.slope / np.sqrt(c)], axis=1)
+    basis = np.stack([table.mean, table.nodes * table.slope / np.sqrt(positive("c", c))], axis=1)
     weighted, target = root[:, None] * basis, root * table.teacher_mean
     # Least squares of smallest norm: without a spike, or for a linear activation, the two functions are dependent.
     first = np.linalg.lstsq(weighted[:, :1], target, rcond=1e-12)[0]

@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative, positive
+from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.smoothing import hermite_smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
@@ -45,7 +47,8 @@ def spectral_law(
 
     and :math:`V_2` the transform of :math:`\Phi^\top\Phi/p`.
     """
-    one = np.ones(1)
+    one, alpha, beta = np.ones(1), float(positive("alpha", alpha)), float(positive("beta", beta))
+    r, c = float(nonnegative("r", r)), float(positive("c", c))
     table = conditional_features(
         scalar_function(sigma),
         scalar_function(sigma_star),
@@ -53,7 +56,7 @@ def spectral_law(
         gamma,
     )
     equations = FeatureEquations(
-        table.kappa, table.mean, table.slope, table.variance, table.weight, beta * one, 1.0, float(alpha)
+        table.kappa, table.mean, table.slope, table.variance, table.weight, beta * one, 1.0, alpha
     )
     return find_law(equations)
 
@@ -88,9 +91,11 @@ def outlier(
     This project.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
-    p, n, d = (np.asarray(size, dtype=np.float64) for size in (p, n, d))
+    p, n, d = positive("p", p), positive("n", n, infinite=True), positive("d", d, infinite=True)
     square, noise = table.mean**2, table.slope**2 + table.variance
     size = float(table.weights @ square)
+    if size == 0:
+        raise InvalidInput("r", r, "a spike along which the features have a mean: without there is no outlier")
     if published:
         return np.asarray(p * size)
     curvature = (

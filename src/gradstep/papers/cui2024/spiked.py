@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import finite, nonnegative
+from gradstep.checks import finite, nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import is_continuous, moments
@@ -127,7 +127,7 @@ def conditional_features(
     sigma: str | ScalarFunction, kappa: ArrayLike, *, r: ArrayLike, c: ArrayLike
 ) -> tuple[Array, Array, Array]:
     r"""Return :math:`\mu_0,\mu_1,\mu_2^2` of (15) at given projections; all arguments broadcast."""
-    root = np.sqrt(c)
+    root = np.sqrt(positive("c", c))
     features = smoothed(scalar_function(sigma), np.asarray(r) * np.asarray(kappa), root)
     return features.mean, features.slope / root, features.residual_variance
 

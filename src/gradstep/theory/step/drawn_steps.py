@@ -177,9 +177,9 @@ class _Numbers:
             covariance[6, 6], covariance[7, 7] = readout.second_moment / d, 2 / d
         # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
         # vocabulary is fixed, and an output of order one is given.
-        # Where the samples do not stretch rows it is the one product that counts.
+        # Where the samples do not stretch rows it is the one product that counts. A whole population has none.
         products: list[SampleForms] = []
-        if order_one or not _stretched(problem):
+        if order_one or not _stretched(problem) or samples.ratio == 0:
             covariance[5, 5] = 2 / (d - 1)
         else:
             products = sample_forms(law, samples.ratio, 2 / (d - 1) * _SHARE**2)
@@ -456,7 +456,8 @@ def _rows(
     problem: Problem, step: StepStatistics, samples: StepSamples | CorrelatedSamples | DampedSamples
 ) -> RowFluctuations:
     """Return the fluctuations of rows with other samples, of which the second degree of the step knows nothing."""
-    found = rows_after_a_step(problem, samples, problem.step_size / math.sqrt(problem.real_sizes().width))
+    d, width, *_ = problem.real_sizes()
+    found = rows_after_a_step(problem, samples, d, width)
     return replace(found, bend=step.fluctuations.bend, bend_variance=step.fluctuations.bend_variance)
 
 

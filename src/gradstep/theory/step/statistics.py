@@ -344,8 +344,7 @@ def step_statistics(
     gaussian = output.variance if classes else noise_variance
     samples = step_samples(problem.link, output.mean, gaussian, phi0, own, classes=classes)
     curvature = e * derivative_slope(problem.activation)
-    by_output = _quadratic_output(problem, ISOTROPIC, d, width) if own_output else None
-    fluctuations = rows_after_a_step(problem, samples, e, 0.0 if by_output is None else float(by_output[0]))
+    fluctuations = rows_after_a_step(problem, samples, d, width, own_output=own_output)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
         own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations)
@@ -417,7 +416,7 @@ def _correlated_statistics(
     taken = gain * activation.linear * readout.second_moment
     residual_mean = samples.law.mean(law.residual)
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
-    fluctuations = rows_after_a_step(problem, samples, e)
+    fluctuations = rows_after_a_step(problem, samples, d, width)
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if problem.output_scale != "1/N" or (inputs is None and not problem.is_damped):
         own_drift, own_norm = _own_output_terms(problem, d, width, residual_mean, fluctuations, samples)
@@ -459,14 +458,22 @@ def _own_output(
 
 
 def rows_after_a_step(
-    problem: Problem, samples: StepSamples | CorrelatedSamples | DampedSamples, e: float, by_output: float = 0.0
+    problem: Problem,
+    samples: StepSamples | CorrelatedSamples | DampedSamples,
+    d: float,
+    width: float,
+    *,
+    own_output: bool = True,
 ) -> RowFluctuations:
-    """Return the fluctuations of the rows after a step with ``e = eta / sqrt(N)``.
+    """Return the fluctuations of the rows after a step at some sizes.
 
-    On isotropic inputs the network's own output adds `by_output` to B; other samples know it.
+    On isotropic inputs the network's `own_output` adds to B here; other samples know what it adds.
     """
     activation, sphere = problem.activation, problem.initial_weights == "sphere"
+    e = problem.eta.size(width) / math.sqrt(width)
     if isinstance(samples, StepSamples):
+        added = _quadratic_output(problem, ISOTROPIC, d, width) if own_output else None
+        by_output = 0.0 if added is None else float(added[0])
         return row_fluctuations(activation, samples, e, samples.ratio, sphere=sphere, by_output=by_output)
     if isinstance(samples, DampedSamples):
         return damped_fluctuations(activation, samples, e, sphere=sphere)

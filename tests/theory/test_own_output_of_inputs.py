@@ -65,7 +65,8 @@ class TestIdentities:
 
     def test_the_opposite_features_and_readouts_are_the_same_network(self, inputs, damping):
         opposite = {"activation": "-tanh(x)-0.3*(x**2-1)", "readout": {0.5: 0.5, -2: 0.5}}
-        alike(gs.predict(self.of(inputs, damping)), gs.predict(self.of(inputs, damping).replace(**opposite)), 1e-9)
+        # They round differently. At a damping of .5 this changes the choice of directions, by 1e-7; otherwise 4e-12.
+        alike(gs.predict(self.of(inputs, damping)), gs.predict(self.of(inputs, damping).replace(**opposite)), 1e-6)
 
     def test_the_opposite_rows_are_the_same_network(self, inputs, damping):
         opposite = self.of(inputs, damping).replace(activation="-tanh(x)+0.3*(x**2-1)")

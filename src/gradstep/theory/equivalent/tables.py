@@ -113,7 +113,9 @@ class Tables:
     def memory(self) -> float:
         """Bytes that the tables of one problem take, about and at most."""
         (groups, nodes), special = self.features.mean.shape, len(self.bulk.teacher)
-        numbers = (_BY_NODE + self.features.lengths.shape[1]) * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
+        numbers = (_BY_NODE + self.features.lengths.shape[1]) * groups * nodes + special * (
+            nodes + _BY_DIRECTION * groups
+        )
         return float(8 * numbers + _SMALL)
 
     @cached_property

@@ -93,21 +93,12 @@ def _of_plain(law: StretchedLaw) -> tuple[Array, Array]:
 
 def _of_damped(law: DampedLaw) -> tuple[Array, Array]:
     """Return the same after a damped step, for ``C``, ``q (PBC + CBP)`` and ``q^2 PBCBP + t PSP``."""
-    q, t, c2 = law.root, law.strength, law.samples.spectrum.moment(2)
-
-    def of(readout: float) -> DampedLaw:
-        return replace(law, linear=readout * q, root=abs(readout * q), strength=readout**2 * t)
-
-    one, other, half, other_half = (of(readout) for readout in (1.0, -1.0, 0.5, -0.5))
-    mean = replace(law, linear=0.0)
-    square = {each: known.second_moment for each, known in ((1, one), (-1, other), (0.5, half), (-0.5, other_half))}
-    odd, odd_half = ((square[x] - square[-x]) / 2 for x in (1, 0.5))
-    even, even_half = ((square[x] + square[-x]) / 2 - c2 for x in (1, 0.5))
-    # Of a row of readout a: the products of degrees one to four in a.
-    third = (odd - 2 * odd_half) * 4 / 3
-    first, fourth = odd - third, (even - 4 * even_half) * 4 / 3
-    across = (mean.second_moment - c2 - fourth) / 2
-    second = even - fourth - 2 * across
-    means = np.array([1.0, (one.mean - other.mean) / 2, mean.mean - 1])
-    products = [[c2, first / 2, across], [first / 2, second, third / 2], [across, third / 2, fourth]]
-    return means, np.array(products)
+    c2 = law.samples.spectrum.moment(2)
+    # In the mean over opposite readouts rows have no part of the second matrix, and those of one readout have it once.
+    mean, one = replace(law, linear=0.0), replace(law, linear=law.root)
+    (with_c, with_second), (one_with_c, _) = mean.moments_with_products, one.moments_with_products
+    across, first = with_c - c2, one_with_c - with_c
+    last, third = mean.second_moment - c2 - 2 * across, 2 * with_second - first
+    second = one.second_moment - mean.second_moment - 2 * (first + third)
+    means = np.array([1.0, one.mean - mean.mean, mean.mean - 1])
+    return means, np.array([[c2, first, across], [first, second, third], [across, third, last]])

@@ -541,6 +541,13 @@ class DampedLaw(RowLaw[DampedPoints]):
         transform = self.at(z).resolvent @ self.samples.spectrum.share
         return float(-(transform * z**3).real.mean())
 
+    @cached_property
+    def moments_with_products(self) -> tuple[float, float]:
+        """``(1/d) tr A C`` and ``(1/d) tr A q CBP``, of rows that are stretched."""
+        _, *products = self.products(self._far)
+        with_c, with_b = (float(-(each * self._far**2).real.mean()) for each in products)
+        return with_c, with_b
+
     def sampled_along(self, frame: Array) -> Array:
         """Return ``P S P`` between the vectors of `between`, of rows that are not stretched."""
         covariance = frame.T @ self.samples.among(1) @ frame

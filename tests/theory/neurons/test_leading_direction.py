@@ -295,7 +295,7 @@ def test_norms_deviate_to_both_sides_of_their_mean():
         pytest.param(
             {"activation": "max(x,0)", "readout": {-1: 0.5, 1: 0.5}, "eta": gs.Step(1.09, 0.5)},
             24,
-            0.0,
+            -0.05,  # Here the lengths of an input make up for it: with one length for all it was too small, too.
             id="kinks",
             marks=pytest.mark.statistical,
         ),

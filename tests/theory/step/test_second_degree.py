@@ -160,7 +160,15 @@ def test_without_a_second_degree_or_a_step_nothing_is_added(changes):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "damping"), [(0.3, math.inf), (1.0, math.inf), (0.8, 1e-4), (1.0, 0.1), (0.5, 1.0), (1.0, 10.0)]
+    ("ratio", "damping"),
+    [
+        (0.3, math.inf),
+        (1.0, math.inf),
+        (0.8, 1e-4),
+        pytest.param(1.0, 0.1, marks=pytest.mark.statistical),
+        (0.5, 1.0),
+        pytest.param(1.0, 10.0, marks=pytest.mark.statistical),
+    ],
 )
 def test_few_samples_turn_the_mean_row_as_they_turn_real_steps(ratio, damping):
     """The noise of the gradient has the second degree too: first order of the length and the alignment of each draw."""

@@ -217,9 +217,9 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     along_spike[..., 0] = features.mean.T * means
     off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
     # What the neurons see of an input's lengths, and the teacher does not.
-    count = features.lengths.shape[1]
+    count = bulk.lengths.shape[1]
     by_length = np.zeros((len(half_weight), count, *along_spike.shape[1:]))
-    for k, seen in enumerate(features.lengths.T):
+    for k, seen in enumerate(bulk.lengths.T):
         by_length[:, k, :, 0] = (features.length_slope * seen[:, None]).T * means
     design = np.concatenate([along_spike[:, None], by_length, off_spike], axis=1)
     design = design.reshape(len(half_weight), 1 + count + special, -1)

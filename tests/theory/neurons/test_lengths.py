@@ -25,7 +25,7 @@ def products(case, *, plane=False):
     """Products of the lengths that rows of each readout see. Groups of one readout see the same."""
     ((_, network), *_) = result_of(stepped_networks(case, plane=plane))
     assert network.tables.in_plane == plane
-    groups, lengths = network.tables.groups, network.tables.features.lengths
+    groups, lengths = network.tables.groups, network.tables.bulk.lengths
     values = np.unique(groups.readout)
     first = [int(np.flatnonzero(groups.readout == value)[0]) for value in values]
     scale = math.sqrt(case.readout.second_moment)
@@ -76,6 +76,9 @@ def drawn(case, values, seed, *, leading=False):
         pytest.param(LEVELS, math.inf, {-1: 0.5, 1: 0.5}, marks=pytest.mark.statistical),
         pytest.param(None, math.inf, {-1: 0.5, 1: 0.5}, marks=pytest.mark.statistical),
         pytest.param(None, 0.3, {0.5: 0.5, 2: 0.5}, marks=pytest.mark.statistical),
+        pytest.param(LEVELS, 0.3, {-1: 0.3, 0.5: 0.4, 2: 0.3}, marks=pytest.mark.statistical),
+        pytest.param(LEVELS, math.inf, {-1: 0.3, 0.5: 0.4, 2: 0.3}, marks=pytest.mark.statistical),
+        pytest.param(None, 0.01, {-1: 0.3, 0.5: 0.4, 2: 0.3}, marks=pytest.mark.statistical),
     ],
 )
 def test_they_are_those_of_the_samples(inputs, damping, readout):
@@ -99,7 +102,7 @@ def test_without_a_step_there_is_one_length(readout):
     for inputs, square in ((None, 1.0), (LEVELS, 0.1 * 16 + 0.4 + 0.5 * 0.16)):
         mean = 1.0 if inputs is None else 0.1 * 4 + 0.4 + 0.5 * 0.4
         ((_, network), *_) = result_of(stepped_networks(problem(eta=0.0, readout=readout, inputs=inputs)))
-        lengths = network.tables.features.lengths
+        lengths = network.tables.bulk.lengths
         assert lengths.shape[1] == 1
         assert np.abs(lengths) == pytest.approx(math.sqrt(square) / mean, rel=1e-4)
 

@@ -53,7 +53,7 @@ def network_of(case: gs.Problem) -> SteppedNetwork:
 def arguments(network: SteppedNetwork) -> tuple[Any, ...]:
     groups, features, sizes = network.tables.groups, network.tables.features, network.sizes
     share, direction = groups.readout_direction
-    tables = features.kappa, features.shared_mean, features.slope, features.variance, features.weight
+    tables = features.kappa, network.tables.shared_mean, features.slope, features.variance, features.weight
     rest = direction, float(share[0]), 1 - network.step.readout_shrinkage**2
     return *tables, sizes.width * groups.weight, sizes.d - 1, sizes.n, *rest
 

@@ -17,7 +17,8 @@ from gradstep.gaussian import moments, scalar_function
 from gradstep.papers.ba2022 import outlier
 from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
-from gradstep.theory.equivalent.tables import stepped_networks
+from gradstep.theory.equivalent.tables import Tables, stepped_networks
+from gradstep.theory.neurons.bulk import isotropic
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.spectra import spike, stieltjes
 from gradstep.theory.spectra.feature_equations import FeatureEquations
@@ -178,7 +179,8 @@ def _equations_of(case: gs.Problem) -> FeatureEquations:
     groups = neuron_groups(step, case.readout, d, odd=False)
     t = conditional_features(case.activation, case.teacher, groups, step.alignment, dimension=d)
     sizes = width * groups.weight, d - 1, n
-    return FeatureEquations(t.kappa, t.shared_mean, t.slope, t.variance, t.weight, *sizes)
+    shared = Tables(t, groups, isotropic(len(groups.weight))).shared_mean
+    return FeatureEquations(t.kappa, shared, t.slope, t.variance, t.weight, *sizes)
 
 
 def test_transform_at_negative_z_is_the_degrees_of_freedom() -> None:

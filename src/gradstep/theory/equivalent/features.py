@@ -72,26 +72,9 @@ class ConditionalFeatures:
     #: Slope of ``g0`` along the length of an isotropic input, a standard normal (`row_features`).
     #: Shape (groups, nodes) or (groups, 0).
     length_slope: NDArray[np.float64]
-    #: How much a group sees of each of several lengths (`gradstep.theory.neurons.lengths`). Shape (groups, lengths).
-    lengths: NDArray[np.float64]
     #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
     #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
-
-    @cached_property
-    def shared_mean(self) -> NDArray[np.float64]:
-        """The mean features ``g0`` of a group, followed by their slopes along each length of the input.
-
-        Shape (groups, (1 + lengths) nodes).
-        """
-        along = (self.length_slope * seen[..., None] for seen in np.moveaxis(self.lengths, -1, 0))
-        return np.concatenate([self.mean, *along], axis=-1)
-
-    @cached_property
-    def shared_target(self) -> NDArray[np.float64]:
-        """The means of the labels at the nodes of `shared_mean`, which are zero along the lengths."""
-        none = np.zeros_like(self.teacher_mean)
-        return np.concatenate([self.teacher_mean, *[none] * self.lengths.shape[-1]], axis=-1)
 
     @cached_property
     def first(self) -> NDArray[np.intp]:
@@ -339,13 +322,8 @@ def conditional_features(
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     row, length = row_features(activation, groups, kappa, dimension)
     h0, h1 = known
-    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, length, _one_length(length)
+    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, length
     return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa))
-
-
-def _one_length(slope: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return `ConditionalFeatures.lengths` of rows whose covariance is the same in all directions."""
-    return np.ones((len(slope), int(slope.size > 0)))
 
 
 def _of_any_loss(teacher: ScalarFunction, overlaps: Overlaps, kappa: NDArray[np.float64], finer: float) -> AlongRest:
@@ -381,4 +359,4 @@ def _in_plane(
     left, right, _ = scaled_factors(row.slope, _DIMENSION)
     slope = left @ right if left.shape[1] < _FEW * len(left) else row.slope
     tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden, length
-    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, _one_length(length), t)
+    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, t)

@@ -71,8 +71,8 @@ def without_fit(problem: Problem) -> Problem:
 
 #: How many nodes there are where a second direction is resolved too, over those without it.
 _COARSER = 0.6
-#: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
-#: arrays over groups and special directions; bytes of all that is smaller.
+#: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps,
+#: and without one for each length of an input; arrays over groups and special directions; bytes of all that is smaller.
 _BY_NODE, _BY_DIRECTION, _SMALL = 9, 4, 2.0**14
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
@@ -106,16 +106,35 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        alike = int(self.joint) + 2 * int(self.in_plane), features.lengths.shape[1]
+        alike = int(self.joint) + 2 * int(self.in_plane), self._lengths.shape[1]
         return (*features.mean.shape, len(bulk.share), len(bulk.teacher), *alike)
+
+    @property
+    def _lengths(self) -> Array:
+        """The lengths of an input that the features follow: those of the bulk, or none in the limit of large sizes."""
+        return self.bulk.lengths if self.features.length_slope.size else self.bulk.lengths[..., :0]
+
+    @cached_property
+    def shared_mean(self) -> Array:
+        """The mean features ``g0`` of a group, followed by their slopes along each length of the input.
+
+        Shape (groups, (1 + lengths) nodes).
+        """
+        along = (self.features.length_slope * seen[..., None] for seen in np.moveaxis(self._lengths, -1, 0))
+        return np.concatenate([self.features.mean, *along], axis=-1)
+
+    @cached_property
+    def shared_target(self) -> Array:
+        """The means of the labels at the nodes of `shared_mean`, which are zero along the lengths."""
+        mean = self.features.teacher_mean
+        return np.concatenate([mean, *[np.zeros_like(mean)] * self._lengths.shape[-1]], axis=-1)
 
     @property
     def memory(self) -> float:
         """Bytes that the tables of one problem take, about and at most."""
         (groups, nodes), special = self.features.mean.shape, len(self.bulk.teacher)
-        numbers = (_BY_NODE + self.features.lengths.shape[1]) * groups * nodes + special * (
-            nodes + _BY_DIRECTION * groups
-        )
+        by_node = _BY_NODE + self._lengths.shape[1]
+        numbers = by_node * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
         return float(8 * numbers + _SMALL)
 
     @cached_property
@@ -308,8 +327,6 @@ def tables_of(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
     )
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
-    if features.lengths.size:
-        features = replace(features, lengths=bulk.lengths)
     return Tables(features, groups, bulk)
 
 
@@ -355,8 +372,6 @@ def _tables_in_plane(
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
-    if features.lengths.size:
-        features = replace(features, lengths=bulk.lengths)
     return Tables(features, groups, bulk)
 
 

@@ -345,12 +345,12 @@ def _means(
     # The resolvent summed over the neurons of a group.
     mass = equations.neurons * point.resolvent
     spread = np.sqrt(mass)[:, :, None] * readout.root
-    nodes, means = point.leverage.shape[1], features.shared_mean
+    nodes, means = point.leverage.shape[1], tables.shared_mean
     # Along the spike, and along the input's lengths where the features follow them. The teacher does not follow them.
     sample_half = np.sqrt(sample_weight)
     half_weight = np.tile(sample_half, means.shape[2] // nodes)
     spikes = (means * half_weight[:, None, :]).mT @ spread
-    fixed, target = None, features.shared_target
+    fixed, target = None, tables.shared_target
     if weight_offset is not None:
         # The missing bulk acts on the whole weight, also on the part that does not follow the fit.
         given = np.sqrt(equations.neurons * a) * weight_offset.mean

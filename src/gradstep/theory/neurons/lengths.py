@@ -1,9 +1,10 @@
 """The lengths of an input, as the rows of each group of neurons see them.
 
 The variance of a pre-activation at an input ``x`` is ``x.Sigma.x / d``, where ``Sigma / d`` is the covariance of the
-rows off the spike. It fluctuates with ``x``, for all neurons alike. Isotropic rows see the length of ``x`` there. Other
-rows see another length, and two groups see the same one only if they have the same covariance, up to a factor. The
-covariance of two lengths is ``2 tr(Sigma_1 Sigma_2) / (tr Sigma_1 tr Sigma_2)``. This project.
+rows off the spike. It fluctuates with ``x``, for all neurons of a group alike. For isotropic rows it is the squared
+length of ``x``. For other rows it is called a length, too: that which the rows see. Two groups see the same length only
+if their covariances are the same up to a factor. The covariance of the relative fluctuations of two lengths is
+``2 tr(Sigma_1 Sigma_2) / (tr Sigma_1 tr Sigma_2)``. This project.
 """
 
 from __future__ import annotations
@@ -52,11 +53,7 @@ def lengths_off(weight: Array, lengths: Array, variance: Array, direction: Array
     """
     part = variance @ np.square(direction) / d
     products = lengths @ lengths.T - 2 / d * (variance * np.square(direction)) @ variance.T + d * np.outer(part, part)
-    left = np.maximum(1 - part, _LEAST_LEFT)
-    root = np.sqrt(weight) / left
-    square, basis = np.linalg.eigh(products * np.outer(root, root))
-    count = min(_MOST, int(np.count_nonzero(square > _LEAST * max(square[-1], 0.0))))
-    return np.asarray(basis[:, -1 : -count - 1 : -1] * np.sqrt(square[-1 : -count - 1 : -1]) / np.sqrt(weight)[:, None])
+    return seen_lengths(weight, _factor(products) / np.maximum(1 - part, _LEAST_LEFT)[:, None])
 
 
 def lengths_of_readouts(law: DampedLaw | StretchedLaw, coefficients: Array) -> Array:
@@ -68,8 +65,13 @@ def lengths_of_readouts(law: DampedLaw | StretchedLaw, coefficients: Array) -> A
     Docs, "Uniform equivalent", equation (E8a).
     """
     means, products = _of_damped(law) if isinstance(law, DampedLaw) else _of_plain(law)
+    return np.asarray(coefficients @ _factor(products) / (coefficients @ means)[:, None])
+
+
+def _factor(products: Array) -> Array:
+    """Return a matrix whose rows have the given products with each other."""
     size, basis = np.linalg.eigh(products)
-    return np.asarray(coefficients @ (basis * np.sqrt(np.maximum(size, 0.0))) / (coefficients @ means)[:, None])
+    return np.asarray(basis * np.sqrt(np.maximum(size, 0.0)))
 
 
 def _of_plain(law: StretchedLaw) -> tuple[Array, Array]:

@@ -75,7 +75,7 @@ class FeatureEquations:
     """
 
     kappa: Array  #: Shape (nodes,).
-    #: ``g0``, then its slope along the input's length if any (`ConditionalFeatures.shared_mean`).
+    #: ``g0``, then its slope along the input's length if any (`Tables.shared_mean`).
     #: Shape (groups, nodes) or (groups, 2 nodes).
     shared: Array
     slope: Array  #: ``g1``, shape (groups, nodes).

@@ -231,7 +231,7 @@ def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectr
     share, direction = groups.readout_direction
     arguments = (
         features.kappa,
-        features.shared_mean,
+        network.tables.shared_mean,
         features.slope,
         features.variance,
         features.weight,

@@ -43,11 +43,11 @@ class Gains:
     #: Their difference, with its standard error over rows.
     gain: float
     gain_error: float
-    #: What twice the step would bring beyond it (the smallest step of the grid, where nothing was taken), or twice the
-    #: rounds; zero where the rounds ended by themselves.
+    #: Further gain of a step twice as large, or of twice as many rounds; zero where the rounds ended by themselves. If
+    #: no step was taken, the larger step is the smallest one of the grid.
     larger: float
     larger_error: float
-    #: What twice the compared width would bring beyond it.
+    #: Further gain of a network that is twice as wide as the compared one.
     wider: float
     wider_error: float
 

@@ -90,7 +90,8 @@ class Training:
 
     settings: Settings
     table: Table
-    #: What was subtracted from the targets, and what they were divided by; zero for constants. Shape (k,).
+    #: The targets have this centre subtracted and are divided by this scale, which is zero for constant targets.
+    #: Shape (k,).
     centre: Host
     scale: Host
     hashes: NDArray[np.uint64]  #: Hashes of the inputs, from which folds and subsamples are made. Shape (n,).

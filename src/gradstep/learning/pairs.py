@@ -63,9 +63,8 @@ class Cell(NamedTuple):
     influences: Host  #: Of the rows on the test and the training error, shape (2, M).
     capped_share: float  #: Share of rows whose weight is bounded.
     by_few: float = 0.0  #: Share of the test error that is scatter which few rows make, zero where it is not known.
-    #: What the errors deviate by in each of D divisions of the pool, if they are measured on its parts: further
-    #: contributions to the square of their standard errors. The same divisions are behind all penalties of an n.
-    #: Shape (2, D).
+    #: If the errors are measured on parts of the pool: their deviations in each of D divisions of it, shape (2, D). The
+    #: deviations contribute to the squared standard errors. All penalties of an n have the same divisions.
     deviations: Host = np.zeros((2, 0))
 
 

@@ -69,7 +69,7 @@ class Figure:
     experiment: str  #: Name of its module.
     item: str  #: The paper's own name for it, such as its figure's number; empty if the paper has none.
     headline: bool  #: Whether the figure belongs to the short report.
-    #: What the experiment needs: every other key of the file. ``notes`` stand under the figure, with the preset's sizes
+    #: All other keys of the file, which the experiment reads. ``notes`` stand under the figure, with the preset's sizes
     #: in the places of ``{d}`` and the like (``{half}`` is half of d).
     settings: Mapping[str, Any]
     presets: Mapping[str, Mapping[str, Any]]  #: Sizes, points and seeds by preset name.

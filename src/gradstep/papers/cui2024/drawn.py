@@ -44,8 +44,8 @@ class FirstLayer:
     """Weights with a spike."""
 
     weights: Array  #: Shape (p, d).
-    #: What the spike adds to the projection of each neuron on its direction. With several spikes, that of the first.
-    #: Shape (p,).
+    #: Part of each neuron's projection on the spike's direction that the spike adds, shape (p,). If there are several
+    #: spikes, this is about the first one.
     spike: Array
     direction: Array  #: Unit vector of the (first) spike, shape (d,).
 

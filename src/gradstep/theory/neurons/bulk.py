@@ -132,8 +132,8 @@ class Bulk:
     second: Array
     #: Shape (classes,): part of each class that belongs to the longest directions, where they count; zero otherwise.
     longest: Array
-    #: Shape (groups, lengths): how much the rows see of each of a few independent lengths of an input, where isotropic
-    #: rows see one of one (`gradstep.theory.neurons.lengths`).
+    #: Shape (groups, lengths): how much the rows see of each of a few independent lengths of an input. Isotropic rows
+    #: see a single one, by the factor one (`gradstep.theory.neurons.lengths`).
     lengths: Array
 
     @property

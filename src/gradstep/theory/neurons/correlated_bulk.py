@@ -66,7 +66,7 @@ class CorrelatedClasses(NamedTuple):
     overlap: Array
     special_profile: Array  #: Shape (groups, special).
     mean_variance: Array  #: ``(1/d) tr Sigma_a``, shape (groups,).
-    #: Of the vectors with which the norm of a row varies, if groups know of it
+    #: Components of the vectors with which the norm of a row varies, if groups know of it
     #: (`gradstep.theory.step.row_fluctuations.norm_vector`). Shape (special, vectors).
     components: Array
     #: Components of what the samples make of the unit vector of f, in the mean of `StepStatistics.common`.

@@ -36,7 +36,7 @@ class Diagonals(NamedTuple):
     """Diagonals of some matrices, as functions of an eigenvalue."""
 
     points: Complex  #: ``z_i``, in the upper half-plane. Shape (points,).
-    #: Of the functions, in the order of `gradstep.theory.neurons.rational_rule.function_products`.
+    #: Coefficients of the functions, in the order of `gradstep.theory.neurons.rational_rule.function_products`.
     #: Shape (1 + 2 points, matrices).
     coefficients: Array
 

@@ -74,7 +74,7 @@ class Groups:
     #: the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no information about the
     #: row. Shape (groups,).
     projection_noise: NDArray[np.float64]
-    #: What the squared norm deviates by from its mean given the projection, over its variance there (times ``d``). Zero
+    #: Deviation of the squared norm from its mean given the projection, over its variance there (times ``d``). Zero
     #: where the norm tells nothing more of the row. Shape (groups,).
     norm_offset: NDArray[np.float64]
     #: ``d`` times the variance of the squared norm, and its covariance with the noise of the projection.

@@ -117,13 +117,13 @@ class RowRules(NamedTuple):
     share: Array
     special: Array  #: Nodes of the vectors, shape (special,).
     overlap: Array  #: Components of the vectors there, shape (special, vectors).
-    #: Of C and of ``q CBC`` at the nodes, where they were asked for. For several readouts a node may occur several
-    #: times, and these are the numbers with which (B5) gives the variances that were found. Shape (2, classes).
+    #: Diagonals of C and of ``q CBC`` at the nodes, if they were asked for, shape (2, classes). For several readouts a
+    #: node may occur several times, and these are the numbers with which (B5) gives the variances that were found.
     diagonals: Array
     special_diagonals: Array  #: The same for the vectors, shape (2, special).
     #: The diagonals of C and ``q CBC`` in the plane of the first two vectors, always. Shape (2, special).
     plane_diagonals: Array
-    #: Of the vectors that the samples make (`others` of the laws), where they were asked for and are known.
+    #: Components of the vectors that the samples make (`others` of the laws), if they were asked for and are known.
     #: Shape (special, vectors).
     components: Array
     #: Part of each class that belongs to the longest directions, zero where none count. Shape (classes,).

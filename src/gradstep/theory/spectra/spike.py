@@ -93,7 +93,7 @@ class Spike(NamedTuple):
     teacher: Direction  #: The teacher's direction.
     shrink: float  #: Multiple of the initial weights along the readout that is taken back.
     part: Array  #: Parts of the fixed directions in the classes of the inputs' directions, shape (fixed, classes).
-    #: What of the initial weights along the readout is taken back, in each class, for each unit of `shrink`.
+    #: Part of the initial weights along the readout that is taken back in each class, for each unit of `shrink`.
     #: Shape (classes,).
     returned: Array | None = None
 

@@ -390,13 +390,17 @@ class DampedSamples:
         With any l, ``theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt)`` where
         ``eta = 1 / (1 + delta)``. This one makes all parts about as large as the whole, so that they lose no digits.
         """
-        known, one = self.spectrum, np.ones_like(self.spectrum.eigenvalue)
-        found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
-        lost = self.linear * (1 - found)
-        part = self.linear * found + lost * taken
+        lost, taken, part = self._along_teacher
         inner = lost * self.left - part * self.damping / self.divisor
         weight = self.law.residual - part * self.law.projection
-        return Sources(self.scale * lost * taken, 0 * one, inner, weight, one)
+        return Sources(self.scale * lost * taken, 0 * self._one, inner, weight, self._one)
+
+    @property
+    def _along_teacher(self) -> tuple[float, float, float]:
+        """What the step does not find of ``mu_1*``, ``phi0 <k>``, and l in `_parts`."""
+        found, taken = (float(of @ self.kept) for of in (self.spectrum.teacher, self.ratio * self.spectrum.share))
+        lost = self.linear * (1 - found)
+        return lost, taken, self.linear * found + lost * taken
 
     @cached_property
     def sources(self) -> Sources:
@@ -430,8 +434,8 @@ class DampedSamples:
     def _changed_noise(self) -> tuple[float, Array]:
         """Mean factor of the noise of the theta of one draw, and what it has beside one over `left` in each class.
 
-        P makes what a class has of its own ``1 / left`` times as large, so that numbers without this factor would be
-        differences of large ones.
+        P makes differences between classes ``1 / left`` times as large. They are kept in this size, because with hardly
+        any damping they are small numbers beside one, and digits would be lost.
         """
         if self.turn is None:
             return 1.0, 0 * self._one
@@ -444,11 +448,9 @@ class DampedSamples:
 
         The first is the mean product of a sample's projection with the weights of the sum.
         """
-        known, (_, changed) = self.spectrum, self._changed_noise
-        gain = self.ratio * float(known.share @ (changed * self.kept))
-        found, taken = float(known.teacher @ self.kept), self.ratio * float(known.share @ self.kept)
-        lost = self.linear * (1 - found)
-        inner = self.ridge / self.divisor * (self.linear * found + lost * taken)
+        (_, changed), (lost, _, part) = self._changed_noise, self._along_teacher
+        gain = self.ratio * float(self.spectrum.share @ (changed * self.kept))
+        inner = part * self.ridge / self.divisor
         first = lost * self.left - inner + self.left * (changed * (lost - inner) - gain * lost)
         return (lost, first), *(
             (one.linear / self.left, one.linear * (1 + changed - gain)) for one in self.directions[1:]

@@ -78,8 +78,8 @@ class RowFluctuations:
     #: Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
     #: `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
     norm_vector: tuple[tuple[float, ...], ...] = ()
-    #: Of the part of ``p`` of second degree that does not follow the length of the initial row, for a neuron of readout
-    #: one: its slope with the square of the row's own component along ``v``, and its variance
+    #: Slope with the square of the row's own component along ``v``, and variance, of a part of ``p`` for a neuron of
+    #: readout one. It is the part of second degree that does not follow the length of the initial row
     #: (`gradstep.theory.step.second_degree`).
     bend: float = 0.0
     bend_variance: float = 0.0

@@ -88,8 +88,8 @@ def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
     more, beyond, third = known.eigenvalue - 1, known.teacher_moment(1) - 1, _third(samples)
     taken, shared = (ratio * float(known.share @ (more * kept**power)) for power in (1, 2))
     signal = samples.made * (linear + factor * (2 * linear * (more - taken) + third * beyond))
-    # What the ridge regression of the step leaves of a residual, times the residual and times the weights of the noise;
-    # and times the residual with what the lengths of the samples have to do with it.
+    # The ridge regression of the step leaves e of a residual r. With the weights s of the noise, `square` is E[e r] and
+    # `of_noise` is E[e s]. `weighted` is h of the equation.
     lost, left = float(known.teacher @ (1 - kept)), law.mean((law.residual - linear * law.projection) ** 2)
     weighted = _fourth(samples) - linear * third * beyond * float(known.teacher @ (kept * (2 - kept)))
     for direction in samples.directions:
@@ -108,7 +108,7 @@ def _damped_turn(samples: DampedSamples, factor: float) -> Turn:
 
 
 def _fourth(samples: CorrelatedSamples | DampedSamples) -> float:
-    """Return ``E[r^2 (z.(C - 1).z - tr (C - 1))]``: what the length of a sample has to do with its squared residual."""
+    """Return ``E[r^2 (z.(C - 1).z - tr (C - 1))]``, the covariance of a squared residual with a sample's length."""
     law, known = samples.law, samples.spectrum
     found = law.mean(law.residual**2 * (law.projection**2 - 1)) * (known.teacher_moment(1) - 1)
     if samples.own is not None:

@@ -124,7 +124,7 @@ class StepStatistics:
     #: about whitened inputs, and a step that multiplies the rest of an initial row by ``1 + a q`` elsewhere multiplies
     #: it by ``1 + a q C``.
     correlated: CorrelatedSamples | DampedSamples | None = None
-    #: What the part of a row of second degree adds to its squared norm: the coefficient of ``a^2``
+    #: Part of the squared norm of a row that comes from the row's second degree: the coefficient of ``a^2``
     #: (`gradstep.theory.step.second_degree`).
     own_component_norm: float = 0.0
     #: Whether the rows are taken given an initial output of order one: `readout_shrinkage` is then that of the rows

@@ -221,7 +221,7 @@ def test_places_in_doubt_are_measured_together():
         values = np.stack([np.exp(x + y), np.tanh(8 * (x - 0.5))], axis=1)
         return values, np.full_like(values, 0.02)
 
-    values, weights = refined_at_once(places, set(lattice(places, 3)), measure)
+    values, weights = refined_at_once(places, set(lattice(places, (3, 3))), measure)
     measured = sorted(place for chosen in rounds for place in chosen)
     assert len(measured) == len(set(measured)) == weights.shape[1]
     assert 1 < len(rounds) < 9 < len(measured) < 81

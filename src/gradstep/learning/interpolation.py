@@ -58,12 +58,12 @@ def _distances(places: Host, known: NDArray[np.bool_]) -> Host:
 
 def _through(places: Host, values: Host, order: int) -> Host:
     """Return splines through the values that are known, shape (G, Q); zeros where none is."""
-    found = values.copy()
-    for column in range(values.shape[1]):
-        known = ~np.isnan(values[:, column])
-        if known.any() and not known.all():
-            weights = spline_weights(places[known], places[~known], order)
-            found[~known, column] = weights @ values[known, column]
+    found, known = values.copy(), ~np.isnan(values)
+    for there in np.unique(known, axis=1).T:  # most functions are known at the same places
+        if there.any() and not there.all():
+            same = (known == there[:, None]).all(axis=0)
+            weights = spline_weights(places[there], places[~there], order)
+            found[np.ix_(~there, same)] = weights @ values[np.ix_(there, same)]
     return np.nan_to_num(found)
 
 
@@ -92,10 +92,10 @@ def refined_at_once(
         nodes, values, tolerances = [*nodes, *following], np.vstack([values, value]), np.vstack([tolerances, tolerance])
 
 
-def lattice(places: Host, count: int) -> list[int]:
-    """Return the numbers of the places (G, 2) nearest to a lattice that spans them all, of `count` points an axis."""
-    low, high = places.min(axis=0), places.max(axis=0)
-    corners = np.stack(np.meshgrid(*np.linspace(low, high, count).T, indexing="ij"), axis=-1).reshape(-1, 2)
+def lattice(places: Host, counts: tuple[int, int]) -> list[int]:
+    """Return the numbers of the places (G, 2) nearest to a lattice that spans them all, with points for each axis."""
+    axes = [np.linspace(own.min(), own.max(), count) for own, count in zip(places.T, counts, strict=True)]
+    corners = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in corners})
 
 

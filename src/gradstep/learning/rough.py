@@ -34,8 +34,8 @@ _ANY = 1e9
 _TOLERANCE = 1e-4
 #: Units of ln n and ln ridge in the distance of two pairs.
 _SCALES = np.array([1.0, 0.5])
-#: Places along each axis of the pairs for which it is solved first.
-_LATTICE = 5
+#: Values of n and of ridge whose pairs are solved first: most grids have more decades of the latter.
+_LATTICE = (4, 6)
 #: Numbers in the columns of all pairs that are treated at once, and features for each such column.
 _COLUMNS, _FEATURES_PER_COLUMN = 2**17, 16
 #: Training error over test error below which the diagonal does not tell the influences on the training error, which are

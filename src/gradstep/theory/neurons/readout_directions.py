@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve
 from scipy.special import expit, logit
 
 from gradstep.errors import NotConverged
@@ -509,26 +510,39 @@ def _nearest_shares(rows: Array, aim: Array, kept: Array, cost: Array) -> Array:
     (unknowns,). Raises `NotConverged` if Newton's method does not end.
     """
     square, axes = np.linalg.eigh(rows @ rows.T)
-    axes = axes[:, square > _DEPENDENT**2 * square[-1]].T
-    groups = np.repeat(np.diag(kept), len(cost) // len(kept), axis=1)
-    rows, aim = np.concatenate([axes @ rows, groups]), np.concatenate([axes @ aim, kept])
+    axes = axes[:, square > _DEPENDENT**2 * square[-1]]
+    each, root = len(cost) // len(kept), np.sqrt(cost)
+    scaled = np.hstack([rows.T @ axes, np.repeat(np.diag(kept), each, axis=0)]) / root[:, None]
+    aim = np.concatenate([axes.T @ aim, kept])
     one, size, level = np.eye(len(aim)), float(np.abs(aim).max()), np.zeros(len(aim))
-    known = (np.arange(len(cost)) % (len(cost) // len(kept)) == 0).astype(float)
-    for stage in _STAGES:
-        root, off, last = np.sqrt(stage * cost), math.inf, math.inf
-        scaled = rows / root
+    known = np.where(np.arange(len(cost)) % each == 0, root, 0.0)
+    active, gram = np.zeros(len(cost), dtype=bool), 0 * one
+    for stage in np.sqrt(_STAGES):
+        off = last = math.inf
         for _ in range(_STEPS):
-            pull = level @ scaled + known * root
-            active = scaled[:, pull > 0]
-            gradient = level - aim + active @ pull[pull > 0]
+            pull = scaled @ (level / stage) + known * stage
+            before, active = active, pull > 0
+            gram = _gram_of_more(gram, scaled, before, active)
+            gradient = level - aim + (np.maximum(pull, 0.0) @ scaled) / stage
             last, off = off, float(np.abs(gradient).max()) / size
             if off <= _ROUNDING and off >= last / 2:
                 break
-            step = np.asarray(np.linalg.solve(active @ active.T + one, gradient), dtype=np.float64)
-            level = level - _lowest(level - aim, pull, step, step @ scaled) * step
+            step = np.asarray(solve(gram / stage**2 + one, gradient, assume_a="pos", check_finite=False))
+            level = level - _lowest(level - aim, pull, step, scaled @ (step / stage)) * step
         else:
             raise _not_found(off)
-    return np.asarray(np.maximum(level @ scaled / root + known, 0.0))
+    return np.asarray(np.maximum(scaled @ level + known, 0.0) / root)
+
+
+def _gram_of_more(gram: Array, rows: Array, before: NDArray[np.bool_], now: NDArray[np.bool_]) -> Array:
+    """Return the Gram matrix of the rows that are chosen `now`, from that of the rows that were `before`.
+
+    Few rows come or go in a step of Newton's method.
+    """
+    come, gone, chosen = (np.flatnonzero(those) for those in (now & ~before, before & ~now, now))
+    if len(come) + len(gone) >= len(chosen):
+        return np.asarray(rows[chosen].T @ rows[chosen])
+    return np.asarray(gram + rows[come].T @ rows[come] - rows[gone].T @ rows[gone])
 
 
 def _lowest(off: Array, pull: Array, step: Array, of_pull: Array) -> float:

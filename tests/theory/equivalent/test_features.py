@@ -13,7 +13,7 @@ from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import Groups
 
 PROJECTION, VARIANCE = np.array([0.3, -1.2, 0.0]), np.array([0.8, 1.0, 1.7])
-GROUPS = Groups(np.full(3, 1 / 3), PROJECTION, VARIANCE, *np.zeros((2, 3)), np.ones(3), *np.zeros((8, 3)))
+GROUPS = Groups(np.full(3, 1 / 3), PROJECTION, VARIANCE, *np.zeros((2, 3)), np.ones(3), *np.zeros((9, 3)))
 
 
 def response(activation, dimension):

@@ -52,7 +52,7 @@ def spectral_law(
     table = conditional_features(
         scalar_function(sigma),
         scalar_function(sigma_star),
-        Groups(one, r * one, c * one, 0 * one, one, one, 0 * one, 0 * one, 0 * one, one, 0 * one, 0 * one, one, one),
+        Groups(one, r * one, c * one, 0 * one, one, one, 0 * one, 0 * one, 0 * one, one, 0 * one, 0 * one, one, one, 0 * one),
         gamma,
     )
     equations = FeatureEquations(

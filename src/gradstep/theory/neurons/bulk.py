@@ -317,6 +317,7 @@ def _correlated(
     if not spectrum:
         teacher /= np.linalg.norm(teacher)
     pull = _pull(groups, spike, special_profile)
+    pull = pull + _bend_pull(problem, step, groups, spike, teacher, found.bend_factors)
     if step.common is not None:
         common = step.common.length * found.common
         pull = pull + _common_pull(problem, step.common, groups, common - spike * (spike @ common))
@@ -360,6 +361,22 @@ def _special(bulk: Bulk, resolved: Array) -> Bulk:
         special_profile=bulk.special_profile @ turn**2,
         second=turn.T @ bulk.second,
     )
+
+
+def _bend_pull(
+    problem: Problem, step: StepStatistics, groups: Groups, spike: Array, teacher: Array, factors: Array
+) -> Array:
+    """Return the mean of a normalised row off the spike given the part of second degree of its projection.
+
+    Docs, "Correlated inputs", equation (C8a).
+    """
+    d = problem.real_sizes().d
+    bt = step.alignment * spike + math.sqrt(max(1 - step.alignment**2, 0.0)) * teacher
+    of_teacher, of_spike = np.split(np.array(step.fluctuations.bend_vector), [3])
+    vector = (of_teacher @ factors[:3] * bt + of_spike @ factors[3:] * spike) / d**2
+    # The rule of the special directions knows functions of C by their diagonals. What counts most is known exactly.
+    vector -= spike * (spike @ vector) + teacher * (teacher @ vector - step.fluctuations.bend_rest / d**2)
+    return np.outer(groups.bend_offset / np.sqrt(groups.variance), vector)
 
 
 def _common_pull(problem: Problem, common: CommonRow, groups: Groups, vector: Array) -> Array:

@@ -73,6 +73,9 @@ class CorrelatedClasses(NamedTuple):
     #: Shape (special,).
     common: Array
     longest: Array  #: Part of each class that belongs to the longest directions, shape (classes,).
+    #: What turns components of bt and v along the special directions into those of ``P bt``, ``P C bt``, ``P C^2 bt``
+    #: and ``P C P v`` (`gradstep.theory.step.row_fluctuations.RowFluctuations.bend_vector`). Shape (4, special).
+    bend_factors: Array
     #: The lengths of an input that the rows see, as `gradstep.theory.neurons.lengths.seen_lengths` takes them.
     #: Shape (groups, numbers).
     lengths: Array
@@ -115,13 +118,17 @@ def correlated_classes(
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)
+    c, made = known.eigenvalue, samples.made
     if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(found, groups, step, readout)
+        plain = found.plane_diagonals[0] if len(found.plane_diagonals) else np.clip(found.special, c.min(), c.max())
+        factors = _bend_factors(plain, np.interp(plain, c[np.argsort(c)], made[np.argsort(c)]))
     else:
         # The law is solved at all eigenvalues at once.
         eigenvalues = np.concatenate([found.nodes, found.special])
-        both = _variances(step, law, a_square, eigenvalues, 10.0**lowest)
+        both, part = _variances(step, law, a_square, eigenvalues, 10.0**lowest)
         profile, special_profile = np.split(both, [len(found.nodes)], axis=1)
+        factors = _bend_factors(c, made) @ _along_plane(samples, part[len(found.nodes) :]).T
     # The mean of all directions is known.
     mean = (profile @ found.share)[:, None]
     lengths = profile / mean * np.sqrt(found.share)
@@ -135,7 +142,7 @@ def correlated_classes(
         common = made * (found.overlap @ samples.with_output(frame))
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common,
-        found.longest, lengths,
+        found.longest, factors, lengths,
     )  # fmt: skip
 
 
@@ -151,10 +158,30 @@ def _law(
     return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
 
 
+def _along_plane(samples: CorrelatedSamples | DampedSamples, part: Array) -> Array:
+    """Return the parts in the classes of C that bt and the spike have along eigenvectors, from those of all vectors.
+
+    Both have the shape (directions, classes). A class of few directions has little of an eigenvector, and may have most
+    of the two.
+    """
+    known = samples.spectrum
+    each = np.eye(len(known.share))
+    spike = np.array([samples.quadratic(one) for one in each]) / samples.norm**2
+    found = part * (known.teacher + spike) / np.maximum(known.share, NOTHING)
+    return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), NOTHING))
+
+
+def _bend_factors(c: Array, made: Array) -> Array:
+    """Return `CorrelatedClasses.bend_factors` for variances `c` and the metric of the step there."""
+    return made * np.stack([np.ones_like(c), c, c**2, c * made])
+
+
 def _variances(
     step: StepStatistics, law: CorrelatedLaw | DampedLaw, a_square: Array, nodes: Array, lowest_level: float
-) -> Array:
+) -> tuple[Array, Array]:
     """Return the variances of rows that are not stretched in the eigenbasis of A at eigenvalues, shape (groups, nodes).
+
+    With them come the parts of the eigenvectors in the classes of C, shape (nodes, classes).
 
     Docs, "Bases of stretched rows", equation (B11).
     """
@@ -166,4 +193,4 @@ def _variances(
     # Rows with ``a^2 = (E a^2)^3 / E a^4`` have the eigenvalue itself. No row has a variance below the smallest
     # eigenvalue of C.
     known = np.maximum(plain - least + law.strength * sampled, NOTHING)
-    return np.asarray(np.maximum(least + above * np.maximum(nodes - least, 0.0) / known, LEAST))
+    return np.asarray(np.maximum(least + above * np.maximum(nodes - least, 0.0) / known, LEAST)), part

@@ -88,6 +88,9 @@ class Groups:
     initial: NDArray[np.float64]
     #: What the step takes from `initial` along the readout at initialisation, shape (groups,).
     taken: NDArray[np.float64]
+    #: Deviation of ``s'`` from its mean given the readout, over its variance, times the square of the readout: what the
+    #: part of second degree in ``s'`` tells of the row. Zero where the readout is not resolved. Shape (groups,).
+    bend_offset: NDArray[np.float64]
 
     def readouts(self, readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean readout weight and the mean squared one of each group, in the units of the readout's law."""
@@ -251,6 +254,7 @@ def _groups_of_values(
     straight = _projection_variance(step, d, rows, a, a**2)
     variance = straight + bent * a**2 / d
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
+    bend_offset = a**2 * offset / variance
     projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2)
     projection = projection + _bent(step, a, offset, variance, d)
     mean, deviation = step.mean_variance(a, a**2), np.zeros_like(a)
@@ -276,14 +280,15 @@ def _groups_of_values(
         # Merge opposite values, whose features differ by a sign only.
         flip = np.sign(np.where(a == 0, 1.0, a))
         projection, a, offset, norm = flip * projection, flip * a, flip * offset, norm.flipped(flip)
+        bend_offset = flip * bend_offset
         keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
         _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
         projection, mean, deviation = projection[first], mean[first], deviation[first]
         # Without a step values of different sizes are alike.
-        a, a_square, offset, projection_noise, *known = (
+        a, a_square, offset, bend_offset, projection_noise, *known = (
             np.bincount(inverse.ravel(), weights=weight * value) / merged
-            for value in (a, a**2, offset, projection_noise, *norm)
+            for value in (a, a**2, offset, bend_offset, projection_noise, *norm)
         )
         norm = _NormKnown(*known)
         weight = merged
@@ -291,7 +296,7 @@ def _groups_of_values(
         a_square = a**2
     return _with_norms(
         weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise, norm,
-        _initial(step, a, a_square),
+        _initial(step, a, a_square), bend_offset,
     )  # fmt: skip
 
 
@@ -326,12 +331,12 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
     if step.correlated is None:
         unresolved = np.full_like(a, UNRESOLVED)
         norm, initial = _NormKnown.nothing(a), _initial(step, a, a_square)
-        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, unresolved, norm, initial)
+        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, unresolved, norm, initial, 0 * a)
     # v is no eigenvector of the initial rows: what a projection tells of its row is small, but the same for all alike.
     unknown = np.full_like(a, d * total_spike**2 + step.fluctuations.spike_variance)
     offset, norm = projection - total_spike * a, _NormKnown.nothing(a)
     initial = _initial(step, a, a_square)
-    return _with_norms(weight, projection, mean, deviation, a, a_square, offset, unknown, norm, initial)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, offset, unknown, norm, initial, 0 * a)
 
 
 def _with_norms(
@@ -345,6 +350,7 @@ def _with_norms(
     projection_noise: Array,
     norm: _NormKnown,
     initial: tuple[Array, Array],
+    bend_offset: Array,
 ) -> Groups:
     """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
@@ -352,12 +358,13 @@ def _with_norms(
         fixed = 0 * norm.above
         return Groups(
             weight, projection, mean, fixed, readout, readout_square, offset, projection_noise,
-            fixed, norm.variance, norm.covariance, fixed, *initial,
+            fixed, norm.variance, norm.covariance, fixed, *initial, bend_offset,
         )  # fmt: skip
-    weight, projection, readout, readout_square, projection_noise, variance, covariance = (
+    weight, projection, readout, readout_square, projection_noise, variance, covariance, bend_offset = (
         np.concatenate([column, column])
         for column in (
-            weight / 2, projection, readout, readout_square, projection_noise, norm.variance, norm.covariance
+            weight / 2, projection, readout, readout_square, projection_noise, norm.variance, norm.covariance,
+            bend_offset,
         )
     )  # fmt: skip
     mean, deviation = np.concatenate([mean, mean]), np.concatenate([-deviation, deviation])
@@ -365,7 +372,7 @@ def _with_norms(
     offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
     return Groups(
         weight, projection, mean + deviation, deviation, readout, readout_square, offset, projection_noise,
-        above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial),
+        above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial), bend_offset,
     )  # fmt: skip
 
 

@@ -457,8 +457,9 @@ def _rows(
 ) -> RowFluctuations:
     """Return the fluctuations of rows with other samples, of which the second degree of the step knows nothing."""
     d, width, *_ = problem.real_sizes()
-    found = rows_after_a_step(problem, samples, d, width)
-    return replace(found, bend=step.fluctuations.bend, bend_variance=step.fluctuations.bend_variance)
+    found, known = rows_after_a_step(problem, samples, d, width), step.fluctuations
+    of_bend = {name: getattr(known, name) for name in ("bend", "bend_variance", "bend_vector", "bend_rest")}
+    return replace(found, **of_bend)
 
 
 def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:

@@ -83,6 +83,11 @@ class RowFluctuations:
     #: (`gradstep.theory.step.second_degree`).
     bend: float = 0.0
     bend_variance: float = 0.0
+    #: Covariance of the row itself, off the spike, with that part of ``p``: coefficients of ``P bt``, ``P C bt``,
+    #: ``P C^2 bt`` and ``P C P v`` for a neuron of readout one, times ``d`` once more.
+    bend_vector: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    #: Its component along the teacher's rest, the part of bt that is orthogonal to ``v``.
+    bend_rest: float = 0.0
 
     @property
     def slope_square(self) -> tuple[float, ...]:
@@ -102,6 +107,7 @@ class RowFluctuations:
         """
         off = (1 - cosine**2) * np.array(self.slope_square)
         one, two, three = self.covariance
+        bt, once, twice, spike = self.bend_vector
         return replace(
             self,
             spike_variance=cosine**2 * self.spike_variance,
@@ -111,6 +117,8 @@ class RowFluctuations:
             spike_covariance=tuple((cosine * np.array(self.spike_covariance)).tolist()),
             bend=cosine * self.bend,
             bend_variance=cosine**2 * self.bend_variance,
+            bend_vector=(cosine * bt, cosine * once, cosine * twice, cosine * spike),
+            bend_rest=cosine * self.bend_rest,
         )
 
 

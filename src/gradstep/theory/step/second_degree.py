@@ -27,6 +27,9 @@ from gradstep.theory.step.statistics import StepStatistics
 
 __all__ = ["with_second_degree"]
 
+#: Sine between bt and v below which nothing of bt is left beside v.
+_ALIGNED = 1e-6
+
 
 def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
     """Return a step with what its second degree adds to the spike, to the norm, and to the law of the projection.
@@ -46,6 +49,7 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     turned = step
     if step.gain and np.ptp(known.eigenvalue):
         turned = step.along(_turn(samples, size / (2 * d), step.gain))
+    vector = _row_vector(form, alike, size**2 / 2)
     fluctuations = replace(
         turned.fluctuations,
         bend=size / 2 * (form.along - alike.along),
@@ -54,12 +58,34 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
             size**2 / 2 * (form.variance(d, sphere=sphere) - alike.variance(d, sphere=sphere)),
             -turned.fluctuations.spike_variance / 2,
         ),
+        bend_vector=vector,
+        bend_rest=_along_rest(samples, vector),
     )
     # The norm is that of the part off the spike, so the stretch along the spike does not count.
     off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
     in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)
     norm = (size * samples.linear) ** 2 * (form.component * off_spike - in_isotropic) / d
     return replace(turned, own_component_norm=norm, fluctuations=fluctuations)
+
+
+def _row_vector(form: _Form, alike: _Form, factor: float) -> tuple[float, float, float, float]:
+    """Return `_Form.vector` times a factor, less what isotropic inputs have: there all vectors but the last are one."""
+    bt, once, twice, spike = form.vector
+    bt -= sum(alike.vector[:3])
+    return factor * bt, factor * once, factor * twice, factor * spike
+
+
+def _along_rest(samples: CorrelatedSamples | DampedSamples, vector: tuple[float, float, float, float]) -> float:
+    """Return the component of `RowFluctuations.bend_vector` along the part of bt that is orthogonal to v."""
+    known, c, p, cosine = samples.spectrum, samples.spectrum.eigenvalue, samples.made, samples.alignment
+    sine = math.sqrt(max(1 - cosine**2, 0.0))
+    if sine < _ALIGNED:
+        return 0.0
+    common = known.teacher * samples.taught / samples.norm
+    of_teacher, of_spike = p * sum(k * c**power for power, k in enumerate(vector[:3])), vector[3] * p**2 * c
+    along = float(known.teacher @ of_teacher + common @ of_spike)
+    taken = float(common @ of_teacher) + samples.quadratic(of_spike) / samples.norm**2
+    return (along - cosine * taken) / sine
 
 
 def _turn(samples: CorrelatedSamples | DampedSamples, first: float, gain: float) -> Turn:
@@ -130,7 +156,12 @@ class _Form(NamedTuple):
     ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
     """
 
+    linear: float  # ``mu_1*``.
+    third: float  # ``E[r (u^3 - 3 u)]``.
     component: float  # ``bt.C.bt``.
+    squared: float  # ``bt.C^2.bt``.
+    across: float  # ``E[r (u^3 - 3 u)] bt.P.v``.
+    with_spike: float  # ``bt.P C.v``.
     along: float  # ``v.C W C.v / (v.C.v)^2``.
     norm: float  # ``|theta|``.
     # ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
@@ -187,7 +218,12 @@ class _Form(NamedTuple):
         square = 2 * linear**2 * (b_pc_v**2 + v_p2c_v * component)
         square += 4 * linear * across * b_pc_v * component + (across * component) ** 2
         return cls(
+            linear=linear,
+            third=third,
             component=component,
+            squared=squared,
+            across=across,
+            with_spike=b_pc_v,
             along=along / v_c_v**2,
             norm=norm,
             trace=2 * linear * b_pc_v + across * component,
@@ -199,3 +235,19 @@ class _Form(NamedTuple):
         """Return d times the variance of the form, without that of ``|theta|``."""
         found = 2 * self.norm * (self.with_c - sphere * self.trace) + self.square - sphere * self.trace**2 / d
         return found / d
+
+    @property
+    def vector(self) -> tuple[float, float, float, float]:
+        """Return the covariance of the form with the second degree of a row off the spike.
+
+        These are the coefficients of ``P bt``, ``P C bt``, ``P C^2 bt`` and ``P C P v``. Docs, "Correlated inputs",
+        equation (C8a).
+        """
+        of_teacher = self.norm * self.squared + 2 * self.linear * self.with_spike * self.component
+        of_teacher += self.across * self.component**2
+        return (
+            self.third * of_teacher,
+            2 * self.linear * (self.linear * self.with_spike + self.across * self.component),
+            2 * self.linear * self.norm,
+            2 * self.linear**2 * self.component,
+        )

@@ -262,11 +262,12 @@ def _groups_of_values(
     norm = _NormKnown.nothing(a)
     if rows == "network":
         law = step.fluctuations
-        covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
+        bent_norm, bent_variance = law.bend_norm
+        covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d) + bent_norm * a**3
         floor = _LEAST_NORM * mean
         mean = np.maximum(mean + _beside(step, a, a**2, straight, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
-        norm_variance = _norm_variance(step, a, a**2, d)
+        norm_variance = _norm_variance(step, a, a**2, d) + bent_variance * a**4
         independent = np.maximum(norm_variance - covariance**2 / (d * variance), 0.0)
         deviation = np.sqrt(independent / d)
         projection_noise = (law.spike_variance + bent) * a**2

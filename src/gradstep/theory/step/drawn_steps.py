@@ -458,7 +458,7 @@ def _rows(
     """Return the fluctuations of rows with other samples, of which the second degree of the step knows nothing."""
     d, width, *_ = problem.real_sizes()
     found, known = rows_after_a_step(problem, samples, d, width), step.fluctuations
-    of_bend = {name: getattr(known, name) for name in ("bend", "bend_variance", "bend_vector", "bend_rest")}
+    of_bend = {name: getattr(known, name) for name in ("bend", "bend_variance", "bend_vector", "bend_norm", "bend_rest")}
     return replace(found, **of_bend)
 
 

@@ -86,7 +86,9 @@ class RowFluctuations:
     #: Covariance of the row itself, off the spike, with that part of ``p``: coefficients of ``P bt``, ``P C bt``,
     #: ``P C^2 bt`` and ``P C P v`` for a neuron of readout one, times ``d`` once more.
     bend_vector: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    #: Its component along the teacher's rest, the part of bt that is orthogonal to ``v``.
+    #: Covariance of that part of ``p`` with what the second degree adds to ``c``, and the variance of the latter.
+    bend_norm: tuple[float, float] = (0.0, 0.0)
+    #: The component of `bend_vector` along the teacher's rest, the part of bt that is orthogonal to ``v``.
     bend_rest: float = 0.0
 
     @property
@@ -118,6 +120,7 @@ class RowFluctuations:
             bend=cosine * self.bend,
             bend_variance=cosine**2 * self.bend_variance,
             bend_vector=(cosine * bt, cosine * once, cosine * twice, cosine * spike),
+            bend_norm=(cosine * self.bend_norm[0], self.bend_norm[1]),
             bend_rest=cosine * self.bend_rest,
         )
 

@@ -49,6 +49,10 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     turned = step
     if step.gain and np.ptp(known.eigenvalue):
         turned = step.along(_turn(samples, size / (2 * d), step.gain))
+    # The norm is that of the part off the spike, so the stretch along the spike does not count.
+    off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
+    in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)
+    norm = (size * samples.linear) ** 2 * (form.component * off_spike - in_isotropic) / d
     vector = _row_vector(form, alike, size**2 / 2)
     fluctuations = replace(
         turned.fluctuations,
@@ -60,11 +64,8 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
         ),
         bend_vector=vector,
         bend_rest=_along_rest(samples, vector),
+        bend_norm=(norm * size * form.of_teacher / form.component, 2 * d * norm**2),
     )
-    # The norm is that of the part off the spike, so the stretch along the spike does not count.
-    off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
-    in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)
-    norm = (size * samples.linear) ** 2 * (form.component * off_spike - in_isotropic) / d
     return replace(turned, own_component_norm=norm, fluctuations=fluctuations)
 
 
@@ -237,16 +238,20 @@ class _Form(NamedTuple):
         return found / d
 
     @property
+    def of_teacher(self) -> float:
+        """The form of ``C bt``, ``bt.C W C.bt``."""
+        found = self.norm * self.squared + 2 * self.linear * self.with_spike * self.component
+        return found + self.across * self.component**2
+
+    @property
     def vector(self) -> tuple[float, float, float, float]:
         """Return the covariance of the form with the second degree of a row off the spike.
 
         These are the coefficients of ``P bt``, ``P C bt``, ``P C^2 bt`` and ``P C P v``. Docs, "Correlated inputs",
         equation (C8a).
         """
-        of_teacher = self.norm * self.squared + 2 * self.linear * self.with_spike * self.component
-        of_teacher += self.across * self.component**2
         return (
-            self.third * of_teacher,
+            self.third * self.of_teacher,
             2 * self.linear * (self.linear * self.with_spike + self.across * self.component),
             2 * self.linear * self.norm,
             2 * self.linear**2 * self.component,

@@ -70,7 +70,7 @@ def test_a_plot_is_the_current_figure_of_pyplot(results, name, tmp_path):
     assert plt.get_fignums() == [older.number, older.number + 1]
     plt.savefig(tmp_path / "current.png")
     saved = plt.imread(tmp_path / "current.png")
-    assert saved.shape[:2] == tuple(round(side * drawn.dpi) for side in drawn.get_size_inches()[::-1])
+    assert saved.shape[:2] == drawn.canvas.get_width_height()[::-1]
     assert np.ptp(saved[..., :3]) > 0.5
     plt.close(drawn)
     assert plt.gcf() is older

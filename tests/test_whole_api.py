@@ -70,7 +70,8 @@ def public_functions():
         if inspect.isfunction(value):
             yield name, value
         elif inspect.isclass(value):
-            for part, method in inspect.getmembers(value, inspect.isroutine):
+            # A cached property is a routine, too, and from Python 3.13 on it names the module that defines it.
+            for part, method in inspect.getmembers(value, lambda one: inspect.isfunction(one) or inspect.ismethod(one)):
                 if not part.startswith("_") and getattr(method, "__module__", "").startswith("gradstep"):
                     yield f"{name}.{part}", method
 

@@ -21,8 +21,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import gradstep as gs
 
 ESTIMATORS = [gs.OneStepFeatures(width=32), gs.OneStepRegressor(width=32), gs.OneStepClassifier(width=32)]
-#: How many checks scikit-learn 1.9 has for them: none may get lost.
+#: How many checks scikit-learn 1.9 has for them: none may get lost. Older versions have as many or one fewer.
 LEAST = {"OneStepFeatures": 54, "OneStepRegressor": 59, "OneStepClassifier": 62}
+OLDER = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -37,7 +38,7 @@ def test_contract(estimator, check):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
 def test_number_of_checks(estimator):
-    assert len(list(estimator_checks_generator(estimator))) >= LEAST[type(estimator).__name__]
+    assert len(list(estimator_checks_generator(estimator))) >= LEAST[type(estimator).__name__] - OLDER
 
 
 @pytest.fixture(scope="module")

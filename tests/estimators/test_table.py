@@ -123,6 +123,15 @@ def test_blocks_do_not_change_the_fit(monkeypatch):
     np.testing.assert_allclose(blocks.predict(X), whole.predict(X), atol=1e-9)
 
 
+def test_a_fit_is_the_same_whether_rows_or_columns_lie_together(values):
+    y = np.tanh(2 * values[:, 0])
+    by_rows, by_columns = (
+        gs.OneStepRegressor(width=16, random_state=0).fit(X, y).predict(X)
+        for X in (np.ascontiguousarray(values), np.asfortranarray(values))
+    )
+    np.testing.assert_array_equal(by_rows, by_columns)
+
+
 @pytest.mark.parametrize("size", [1e306, -1.7e308])
 @pytest.mark.parametrize("given", [{}, {"sample_split": True}])
 def test_rows_of_weight_zero_may_hold_any_number(values, size, given):

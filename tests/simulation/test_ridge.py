@@ -213,9 +213,12 @@ def test_norms_are_found_from_few_products(size: int) -> None:
     assert ridge._largest(lambda v: 0 * v, rng.standard_normal(size)) == 0
 
 
-@pytest.mark.parametrize("limit", [0.2, 5.0])
+@pytest.mark.parametrize("limit", [0.05, 5.0])
 def test_a_large_fit_is_judged_by_its_eigenvalues(limit: float) -> None:
-    """Sums of absolute values, which are quick to find, would refuse this matrix at a twentieth of its condition."""
+    """Sums of absolute values, which are quick to find, would refuse this matrix at a twentieth of its condition.
+
+    The readout differs by two to twelve times rounding times condition, as the linear algebra library sums.
+    """
     size, penalty, rng = 256, 1.0, np.random.default_rng(0)
     condition = limit * ACCURACY / np.finfo(float).eps
     vectors = np.linalg.qr(rng.standard_normal((size, size)))[0]

@@ -126,7 +126,8 @@ def raw_blocks(X: Any, block_rows: int) -> Iterator[tuple[slice, Array]]:
         block = X[part]
         if not isinstance(X, np.ndarray):
             block = check_array(block, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
-        yield part, np.asarray(block, dtype=np.float64)
+        # Sums of rows that lie column by column round otherwise, and a fit is to be the same for both.
+        yield part, np.asarray(block, dtype=np.float64, order="C")
 
 
 def rows_per_block(columns: int) -> int:

@@ -380,6 +380,15 @@ def test_bad_input_is_refused(changes, field):
         convex_prediction(cui(), **changes)
 
 
+def test_labels_too_steep_to_be_resolved_are_named_in_the_error():
+    # Noisy signs of a teacher with a kink, without a step.
+    problem = gs.Problem(
+        activation="tanh", teacher="40*relu(x)", d=200, width=100, n=200, n_step=100, eta=0.0, ridge=1.0, noise=0.1
+    )
+    with pytest.raises(NotConverged, match="a teacher that is less steep"):
+        convex_prediction(problem, loss="hinge", channel="sign")
+
+
 def test_intermediate_exponents_have_no_limit():
     with pytest.raises(InvalidInput, match="exponent"):
         convex_prediction(cui().replace(eta=gs.Step(1.0, 0.25)), loss="huber(1)")

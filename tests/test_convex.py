@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from gradstep.convex import loss, penalty
+from gradstep.convex import PiecewiseQuadratic, loss, penalty
 from gradstep.errors import InvalidInput
 
 LOSSES = [
@@ -107,6 +107,22 @@ def test_closed_forms():
     smooth = loss("smooth_hinge(0.5)").value(1.0, x)
     expected = np.where(x >= 1, 0, np.where(x > 0.5, (1 - x) ** 2, 0.75 - x))
     np.testing.assert_allclose(smooth, expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1.0, 1e3, 1e6])
+def test_values_of_a_wide_core_lose_no_digits(delta):
+    # From the first kink on, the integral was some 1e12 for the widest core, and the square lost as many digits.
+    x = np.array([-3.0, -1e-4, 0.0, 1e-9, 0.02, 2.0]) * min(delta, 1.0)
+    core = np.abs(x) <= delta
+    np.testing.assert_allclose(loss(f"huber({delta})").value(x, 0.0)[core], x[core] ** 2, rtol=1e-14)
+    far = 3 * delta * np.array([-1.0, 1.0])
+    np.testing.assert_allclose(loss(f"huber({delta})").value(far, 0.0), 5 * delta**2, rtol=1e-14)
+    # On what is not symmetric, with a vertex within a piece and a flat one.
+    lopsided = PiecewiseQuadratic((-1.0, 2.0, 3.0), (-4.0, -1.0, 1.0, 1.0), (0.0, 2.0, 1.0, 1.0))
+    np.testing.assert_allclose(lopsided.value([0.5, 2.0, 4.0, -2.0]), [0.0, 2.25, 10.25, 6.25], rtol=1e-14)
+    np.testing.assert_allclose(
+        PiecewiseQuadratic((0.0, 1.0), (-1.0, 0.0, 2.0), (0.0,) * 3).value([-1, 0.5, 2]), [1, 0, 2]
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES)

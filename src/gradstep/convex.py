@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -90,24 +91,27 @@ class PiecewiseQuadratic:
             (slopes[j] + curvatures[j] * at, slopes[j + 1] + curvatures[j + 1] * at) for j, at in enumerate(self.kinks)
         ]
 
-    def _integral(self, x: Array) -> Array:
-        """Integral of the derivative from the first kink, each piece from its own left end: no cancellation."""
-        slopes, curvatures = np.asarray(self.slopes), np.asarray(self.curvatures)
-        kinks = np.asarray(self.kinks or (0.0,))
-        inner, step = slice(1, len(kinks)), np.diff(kinks)
-        rises = (slopes[inner] + curvatures[inner] * kinks[:-1]) * step + 0.5 * curvatures[inner] * step**2
-        piece = np.searchsorted(np.asarray(self.kinks), x)
-        anchor = np.maximum(piece - 1, 0)
-        start, along = np.concatenate([[0.0], np.cumsum(rises)])[anchor], x - kinks[anchor]
-        return np.asarray(
-            start + (slopes[piece] + curvatures[piece] * kinks[anchor]) * along + 0.5 * curvatures[piece] * along**2
-        )
+    def _lowest(self) -> float:
+        """Return a point where the function is smallest."""
+        ends = (-math.inf, *self.kinks, math.inf)
+        for (left, right), slope, curvature in zip(pairwise(ends), self.slopes, self.curvatures, strict=True):
+            if curvature > 0 and -slope / curvature <= right:
+                return max(left, -slope / curvature)
+            if curvature == 0 and slope >= 0 and left > -math.inf:
+                return left
+        # Nowhere does it rise.
+        return self.kinks[-1] if self.kinks else 0.0
 
     def value(self, x: ArrayLike) -> Array:
-        """Return the function elementwise."""
-        vertices = [-slope / c for slope, c in zip(self.slopes, self.curvatures, strict=True) if c > 0]
-        lowest = self._integral(np.array([*self.kinks, *vertices])).min()
-        return np.asarray(self._integral(np.asarray(x, dtype=np.float64)) - lowest)
+        """Return the function elementwise: the integral of the derivative from the minimum, of one sign throughout."""
+        x, slopes, curvatures = np.asarray(x, dtype=np.float64), np.asarray(self.slopes), np.asarray(self.curvatures)
+        total, lowest = np.zeros_like(x), self._lowest()
+        for piece, (left, right) in enumerate(pairwise((-math.inf, *self.kinks, math.inf))):
+            for start, end in ((max(left, lowest), max(right, lowest)), (min(right, lowest), min(left, lowest))):
+                if start != end:
+                    along = np.clip(x, min(start, end), max(start, end)) - start
+                    total += ((slopes[piece] + curvatures[piece] * start) + 0.5 * curvatures[piece] * along) * along
+        return total
 
     def derivative(self, x: ArrayLike) -> Array:
         """Return the derivative elementwise; at a jump, that of the left side."""

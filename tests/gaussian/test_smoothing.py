@@ -19,6 +19,7 @@ from gradstep.gaussian import (
     scalar_function,
     smoothed,
     smoothed_mean,
+    structure,
 )
 from gradstep.gaussian.expression import compile_expression, differentiate
 from gradstep.gaussian.functions import ScalarFunction
@@ -169,6 +170,18 @@ def test_zero_scale(name):
     np.testing.assert_array_equal(value.slope, 0.0)
     np.testing.assert_array_equal(value.residual_variance, 0.0)
     np.testing.assert_array_equal(hermite_smoothed(function, x, [0.0, 0.0, 0.0], 2)[1:], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("formula", "alike"), [("sign(tanh(2*x))", "sign(x)"), ("0.4*heaviside(exp(x) - 1)", "0.4*heaviside(x)")]
+)
+def test_a_sign_of_anything_is_constant_between_its_changes(formula, alike):
+    """In closed form: by panels, chances of classes took ten times as long."""
+    assert structure.is_piecewise_linear(scalar_function(formula).expression)
+    mean, scale = np.linspace(-6, 6, 25)[:, None], np.array([0.0, 1e-9, 0.2, 1.0, 30.0])
+    found, expected = (smoothed(scalar_function(text), mean, scale) for text in (formula, alike))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
 
 
 def test_closed_forms():

@@ -131,7 +131,9 @@ def is_piecewise_linear(expression: Expression) -> bool:
         case Product((Constant(), factor)):
             return is_piecewise_linear(factor)
         case Apply(name, argument):
-            return ELEMENTARY[name].piecewise_linear and is_piecewise_linear(argument)
+            outer = ELEMENTARY[name]
+            # A sign is constant between its changes, whatever it is of.
+            return outer.jumps or (outer.piecewise_linear and is_piecewise_linear(argument))
         case _:
             return False
 

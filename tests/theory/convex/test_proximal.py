@@ -153,6 +153,26 @@ def test_real_labels_of_a_linear_teacher_are_one_gaussian(name):
     np.testing.assert_allclose(averages.power, expected, rtol=1e-9 if name.startswith("pseudo") else 1e-5)
 
 
+@pytest.mark.parametrize("variance", [0.05, 0.5])
+@pytest.mark.parametrize("teacher", ["2*(x**2-1)", "x**3", "4*x", "2*sin(1.5*x)"])
+def test_a_residual_that_is_steep_along_the_rest_is_resolved(teacher, variance):
+    """The absolute loss: closed forms given t, and a sum over very many t. Off by a tenth to several times before."""
+    labels = labels_of(PROBLEM.replace(teacher=teacher, noise=0.1), "real")
+    law = replace(LAW, mean=LAW.mean / 2, variance=np.full(4, variance), alignment=0.3)
+    t = np.linspace(-9, 9, 60_001)[:, None]
+    weight = norm.pdf(t) * (t[1, 0] - t[0, 0])
+    v, spread = law.leverage, math.sqrt(variance + 0.01)
+    centre = labels.mean(law.alignment * law.kappa + math.sqrt(1 - law.alignment**2) * t) - law.mean - law.slope * t
+    low, high = (-v - centre) / spread, (v - centre) / spread
+    inside = norm.cdf(high) - norm.cdf(low)
+    slope = norm.sf(high) - norm.cdf(low) + (centre * inside + spread * (norm.pdf(low) - norm.pdf(high))) / v
+    averages, losses = loss_averages(labels, loss("absolute"), law), mean_losses(labels, loss("absolute"), law)
+    size = centre * (2 * norm.cdf(centre / spread) - 1) + 2 * spread * norm.pdf(centre / spread)
+    np.testing.assert_allclose(averages.pull, (weight * slope).sum(axis=0), atol=1e-5)
+    np.testing.assert_allclose(averages.curvature, (weight * inside / v).sum(axis=0), rtol=2e-5)
+    np.testing.assert_allclose(losses.test, (weight * size).sum(axis=0), rtol=1e-6)
+
+
 def test_soft_thresholding_in_closed_form():
     field, power, curvature = np.array([0.0, 1.5, -40.0]), np.array([1.0, 2.0, 9.0]), np.array([0.5, 2.0, 3.0])
     ridge, width = 7.0, 50.0

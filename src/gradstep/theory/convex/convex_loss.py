@@ -50,6 +50,7 @@ from gradstep.theory.convex.proximal import (
     LossAverages,
     OutputLaw,
     PenaltyAverages,
+    bend_length,
     loss_averages,
     mean_losses,
     penalty_averages,
@@ -93,6 +94,10 @@ _LEAST_CURVATURE = 1e-12
 _NEAR_ZERO = 1e-10
 #: Least response of a training output to the output without it: below it a sample is interpolated.
 _LEAST_FREEDOM = 1e-13
+#: Where nodes are farther from each other than the first, in units of the lengths over which the loss bends, there are
+#: to be more of them, if by more than a factor of the second, or of the third where there are two directions and time
+#: grows with the square. Within the fourth, in standard deviations, a kink is seen. The last is the most nodes.
+_DISTANCE, _WORTH_WHILE, _WORTH_WHILE_IN_PLANE, _REACH, _MOST_NODES = 1.0, 1.1, 1.5, 7.5, 600
 _RIDGE = parse_penalty("ridge")
 
 
@@ -227,16 +232,22 @@ def convex_prediction(
     finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
     stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
     check_labels(stepped)
-    parts = []
-    for share, constant in output_constants(stepped, refine):
+
+    def solved(constant: float | None, nodes: float) -> list[tuple[float, SteppedNetwork, tuple[_State, float, int]]]:
         networks = stepped_networks(
             stepped, law, kind, refine, constant,
             fold=not finer, any_loss=True, regrouped=_finer if finer else None, plane=law == "network",
-            classes=labels.binary,
+            classes=labels.binary, finer=nodes,
         )  # fmt: skip
-        for part, network in result_of(networks):
-            state, residual, sweeps = _solve(network, labels, chosen, priced)
-            parts.append((share * part, _result(network, labels, chosen, priced, state, residual, sweeps)))
+        return [(part, network, _solve(network, labels, chosen, priced)) for part, network in result_of(networks)]
+
+    parts = []
+    for share, constant in output_constants(stepped, refine):
+        found = solved(constant, 1.0)
+        needed = max(_missing_nodes(network, labels, chosen, state.output) for _, network, (state, *_) in found)
+        if needed > 1:
+            found = solved(constant, needed)
+        parts += [(share * part, _result(network, labels, chosen, priced, *each)) for part, network, each in found]
     return _mean(parts)
 
 
@@ -264,6 +275,67 @@ def _finer(groups: Groups) -> Groups:
     finer["weight"] = (columns["weight"].sum(axis=1)[:, None] * weights).ravel()
     finer["variance"] = np.maximum(finer["variance"], 0.1 * groups.variance.min())
     return Groups(**finer)
+
+
+def _missing_nodes(network: SteppedNetwork, labels: Labels, loss: Loss, output: OutputLaw) -> float:
+    """Return how many times as many nodes the loss needs as there are: one if these are enough.
+
+    The nodes resolve features and labels. But the pull of a loss bends where the residual, or the margin, passes a
+    kink, over its spread given the node. If labels vary much along the spike and little else does, this is a shorter
+    length than that over which features vary.
+
+    Docs, "Convex losses", equation (P4b).
+    """
+    features = network.tables.features
+    if labels.binary:
+        turn = 1 if loss.kind == "residual" else 0
+        means, variance = [turn - output.mean, output.mean - turn], output.slope**2 + output.variance
+    else:
+        hidden = features.teacher_square - features.teacher_mean**2 - features.teacher_slope**2
+        means = [features.teacher_mean - output.mean]
+        missed = np.maximum(hidden, 0.0) + (features.teacher_slope - output.slope) ** 2
+        variance = output.variance + labels.noise**2 + missed
+    length = bend_length(loss, output, variance)
+    if not np.isfinite(length).all():
+        return 1.0
+    distance = _distances(features, means[0], length)
+    bends = np.ones_like(distance, dtype=bool)
+    # The pull has the kinks of the envelope, and the loss on fresh samples its own.
+    own = (loss.function.breakpoints(leverage) for leverage in (output.leverage, 0 * output.leverage))
+    if (kinks := np.concatenate([*own], axis=-1)).shape[-1]:
+        # A kink may be passed between two nodes.
+        reach = (_REACH + distance) * length
+        bends = np.any([np.abs(kinks - mean[:, None]).min(axis=1) < reach for mean in means], axis=0)
+    root_mean_square = math.sqrt(float(features.weight @ np.where(bends, distance, 0.0) ** 2))
+    in_plane, nodes = network.tables.in_plane, len(features.kappa)
+    needed = root_mean_square / _DISTANCE
+    if needed < (_WORTH_WHILE_IN_PLANE if in_plane else _WORTH_WHILE):
+        return 1.0
+    return max(min(needed, math.sqrt(_MOST_NODES / nodes) if in_plane else _MOST_NODES / nodes), 1.0)
+
+
+def _distances(features: ConditionalFeatures, values: Array, length: Array) -> Array:
+    """Return the distance of the nodes in units of the lengths over which averages of these values bend.
+
+    Like a feature of this slope, values that change by a `length` bend over one of `kappa`. In the plane this is the
+    larger of the distances along the spike, where values are averaged over the other coordinate, and along that one.
+    """
+
+    def along(place: Array, values: Array, length: Array) -> Array:
+        if len(place) < 2:
+            return np.zeros_like(place)
+        slope = np.gradient(values, place) / length
+        return np.asarray(np.gradient(place) * np.sqrt(1 + 2.5 * slope**2))
+
+    first = features.first
+    if len(first) == len(features.kappa):
+        return along(features.kappa, values, length)
+    ends = [*first[1:], len(features.kappa)]
+    averages = (features.along_spike(each)[0] for each in (values, length))
+    spike = np.repeat(along(features.kappa[first], *averages), np.diff([*first, len(features.kappa)]))
+    parts = [slice(start, end) for start, end in zip(first, ends, strict=True)]
+    rest = [along(features.rest[part], values[part], length[part]) for part in parts]
+    return np.maximum(spike, np.concatenate(rest))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ __all__ = [
     "Losses",
     "OutputLaw",
     "PenaltyAverages",
+    "bend_length",
     "loss_averages",
     "mean_losses",
     "penalty_averages",
@@ -38,6 +39,8 @@ _Numbers = TypeVar("_Numbers", Array, Complex)
 _RANGE, _STEP, _PANEL, _ORDER, _MOST_PANELS, _NODES_AT_ONCE = 7.5, 0.45, 1.875, 8, 400, 8
 # Width of a panel, and of four steps of the trapezoidal rule, over the distance from there to a singular point.
 _NEAR = 0.95
+# The range of t in which the steepest place of the residual is looked for, at so many points; the most panels there.
+_BULK_OF_T, _PROBES, _MOST_PANELS_OF_T = 5.0, 81, 100
 # The rule for the chance of a class: reach in standard deviations, most points on either side of zero. Scales of the
 # part of the Gaussian that is averaged first are powers of two to one over the third. Points are so close, over that
 # scale, that the product of two Gaussians at least as wide is summed to rounding.
@@ -311,23 +314,43 @@ def _averaged(mean: ScalarFunction, scale: float, step: float, half: int) -> Arr
 def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     """Nodes (kappa, t, residual): given t the residual is Gaussian, noise and output together."""
     noise: Array | float = labels.noise**2
+    ends, bends = loss.function.breakpoints(law.leverage), loss.function.singular_points(law.leverage)
     if law.labels is None:
         teacher = labels.link
         across = math.sqrt(max(1 - law.alignment**2, 0.0))
         centre = law.alignment * law.kappa[:, None]
         kinks = np.array([kink for kink in teacher.kinks if abs(kink) < 2 * _RANGE and across > 0])
         kinks, none = (kinks - centre) / max(across, NOTHING), np.empty((len(centre), 0), dtype=complex)
-        t, t_weight = _rule(kinks, none, teacher.pole_distance / max(across, 1e-12))
-        mean = np.asarray(teacher(centre + across * t)) - law.mean[:, None] - law.slope[:, None] * t
+
+        def residual_at(t: Array) -> Array:
+            return np.asarray(teacher(centre + across * t)) - law.mean[:, None] - law.slope[:, None] * t
+
+        # Given t the pull bends where the mean of the residual passes a kink of the loss, over the residual's spread.
+        probes = np.linspace(-_BULK_OF_T, _BULK_OF_T, _PROBES)
+        steepest = np.abs(np.diff(residual_at(probes), axis=1)).max(axis=1) / (probes[1] - probes[0])
+        turns = _PANEL * bend_length(loss, law, law.variance + noise) / np.maximum(steepest, NOTHING)
+        scale = max(float(turns.min()), 2 * _RANGE / _MOST_PANELS_OF_T)
+        t, t_weight = _rule(kinks, none, min(scale, teacher.pole_distance / max(across, 1e-12)))
+        mean = residual_at(t)
     else:
         t, t_weight = np.zeros((1, 1)), np.ones((1, 1))
         mean, noise = (law.labels.mean - law.mean)[:, None], noise + law.labels.hidden
     spread = np.sqrt(law.variance + noise)[:, None, None]
-    ends, bends = loss.function.breakpoints(law.leverage), loss.function.singular_points(law.leverage)
     residual = mean[:, :, None], spread
     z, z_weight = _rule(_standardised(ends[:, None, :], *residual), _standardised(bends[:, None, :], *residual))
     weight = t_weight[:, :, None] * z_weight
     return _Samples(mean[:, :, None] + spread * z, np.array(-1.0), np.array(np.nan), weight, t[:, :, None] * weight)
+
+
+def bend_length(loss: Loss, law: OutputLaw, variance: Array) -> Array:
+    """Return the least length of a residual, or margin, over which averages of the envelope bend as its mean changes.
+
+    Around the mean the argument is Gaussian, with this variance, and averages over it. An envelope that is one parabola
+    does not bend: its length is infinite. Shape (nodes,).
+    """
+    singular = np.abs(loss.function.singular_points(law.leverage).imag).min(axis=-1, initial=math.inf)
+    own = np.where(loss.function.breakpoints(law.leverage).shape[-1] > 0, 0.0, singular)
+    return np.asarray(np.hypot(np.sqrt(variance), own))
 
 
 def _samples(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:

@@ -206,7 +206,7 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction, 
         raise NotConverged("resolution of the readout law", count, _MOST_GROUPS, advice, reason)
     most = allowed or min(_MOST_NODES * (2 if activation.parity == "odd" else 1), _LARGEST_TABLE / len(groups.weight))
     if not nodes <= most:
-        advice = "Use a smaller step."
+        advice = "Use a smaller step, or a teacher that is less steep."
         reason = f"would take {nodes:.3g} nodes, at most {most:.0f} are possible"
         raise NotConverged("resolution of the features along the spike", nodes, most, advice, reason)
 

@@ -219,6 +219,7 @@ def stepped_networks(
     plane: bool = False,
     spectrum: bool = False,
     classes: bool = False,
+    finer: float = 1.0,
 ) -> Computation[tuple[tuple[float, SteppedNetwork], ...]]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
@@ -247,6 +248,8 @@ def stepped_networks(
         As in `gradstep.theory.neurons.bulk.bulk_law`.
     classes : bool, optional
         As in `gradstep.theory.step.statistics.step_statistics`.
+    finer : float, optional
+        Multiplies the number of nodes along the directions that features are resolved along, and of nothing else.
 
     Raises
     ------
@@ -286,7 +289,7 @@ def stepped_networks(
             if part > 0:
                 tables = yield from tables_of(
                     problem, step.resolved, sizes, rows, bulk, refine,
-                    fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum,
+                    fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum, finer=finer,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, resolve, tables)
                 found.append((weight * part, network))
@@ -295,7 +298,7 @@ def stepped_networks(
                 # There a readout always has nodes of its own.
                 tables = yield from _tables_in_plane(
                     problem, step.resolved, sizes, refine,
-                    fold=fold, any_loss=any_loss, regrouped=regrouped, leading=leading,
+                    fold=fold, any_loss=any_loss, regrouped=regrouped, leading=leading, finer=finer,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, True, tables)
                 found.append((weight * part, network))
@@ -315,6 +318,7 @@ def tables_of(
     regrouped: Callable[[Groups], Groups] | None = None,
     resolve: bool | None = None,
     spectrum: bool = False,
+    finer: float = 1.0,
 ) -> Computation[Tables]:
     """Return the tables of one problem after a given step, without a leading axis; see `stepped_networks`."""
     _check_spectrum(problem, step, sizes.d)
@@ -324,7 +328,13 @@ def tables_of(
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
     features = conditional_features(
-        problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, any_loss=any_loss
+        problem.activation,
+        link_of(problem.teacher),
+        groups,
+        step.alignment,
+        finer * refine,
+        dimension,
+        any_loss=any_loss,
     )
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
     return Tables(features, groups, bulk)
@@ -340,6 +350,7 @@ def _tables_in_plane(
     any_loss: bool,
     regrouped: Callable[[Groups], Groups] | None,
     leading: bool,
+    finer: float = 1.0,
 ) -> Computation[Tables]:
     """Return tables with features resolved along the spike and along a second direction.
 
@@ -367,7 +378,7 @@ def _tables_in_plane(
         link_of(problem.teacher),
         groups,
         step.alignment,
-        coarser,
+        finer * coarser,
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,

@@ -1,6 +1,7 @@
 """What rows of second degree add on correlated inputs: explicit matrices, rows of real steps, limits."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,87 @@ def test_the_form_has_the_variance_and_the_slope_of_its_matrix(sphere):
     form = _Form.of(samples)
     assert form.variance(d, sphere=sphere) == pytest.approx((variance - of_length) / d, rel=1e-6)
     assert form.along == pytest.approx(v @ (c * (with_c @ v)) / (v @ (c * v)) ** 2, rel=1e-6)
+
+
+def test_what_the_projection_tells_of_the_row_is_known_entry_by_entry():
+    """Covariances of two quadratic forms are traces of two matrices: equations (C8a) and (C8b), with all samples."""
+    case = problem(n_step=math.inf)
+    _, found, e = steps(case)
+    samples, d = found.correlated, 200
+    c, place, b = directions(d)
+    # The spike along the mean row, which is not C b.
+    v = samples.signal[place] * c * b
+    v /= np.linalg.norm(v)
+    law = samples.law
+    third, rest = law.mean(law.residual * (law.projection**3 - 3 * law.projection)), b - v * (v @ b)
+
+    def form(x, length=0.0):
+        half = samples.linear * np.outer(c * x, b)
+        return length * np.eye(d) + half + half.T + third * (b @ (c * x)) * np.outer(b, b)
+
+    with_c, known = form(v, samples.norm) * c, _Form.of(samples)
+    vectors = np.stack([c * b, c**2 * b, c**3 * b, c**3 * v])
+    for x in (rest, *np.random.default_rng(0).standard_normal((3, d))):
+        aside = x - v * (v @ x)
+        expected = np.trace(form(aside) * c @ with_c)
+        assert known.vector @ (vectors @ aside) == pytest.approx(expected, rel=1e-6)
+    assert known.of_teacher == pytest.approx(b @ (c * (with_c @ b)), rel=1e-6)
+    # Of the teacher's rest nothing is left to diagonals.
+    along = found.fluctuations.bend_vector @ (vectors @ rest) / np.linalg.norm(rest)
+    assert found.fluctuations.bend_rest == pytest.approx(along, rel=1e-6)
+    size, norm = e * derivative_moments(case.activation).second, found.own_component_norm
+    # The square of a component along bt, over its mean, has a variance of two.
+    of_form = size / 2 * 2 * (b @ (c * (with_c @ b))) / d**2 / (b @ (c * b) / d)
+    assert np.array(found.fluctuations.bend_norm) / d == pytest.approx([norm * of_form, 2 * norm**2], rel=1e-6)
+
+
+def cubic(teacher, size):
+    """Return a problem in which all of a row is of the first and second degree, and hardly anything is noise."""
+    inputs = gs.Inputs(LEVELS.eigenvalues, LEVELS.share, teacher)
+    return problem(activation="x+0.1*hermite3(x)", teacher="x", inputs=inputs, n_step=8000, eta=gs.Step(size, 0.5))
+
+
+def network_rows(case, seed):
+    """Return whitened rows of a network before the step and after it, and the unit vector of their mean change."""
+    network = gs.Network(case, seed)
+    before, after = (np.asarray(network.law.times_root(rows)) for rows in (network.before, network.after))
+    v = (after - before).mean(axis=0)
+    return network, before, after, v / np.linalg.norm(v)
+
+
+@pytest.mark.parametrize("teacher", [[0.6, 0.2, 0.2], [0.1, 0.2, 0.7]])
+def test_rows_beside_the_spike_follow_the_projection_as_in_networks(teacher):
+    """Equation (C8a), along the teacher's rest."""
+    case, d, measured = cubic(teacher, 2.0), 200, []
+    theory = steps(case)[1].fluctuations.bend_rest / d**2
+    for seed in range(24):
+        network, before, after, v = network_rows(case, seed)
+        b = np.asarray(network.law.directions(case.teacher, d))[0]
+        rest = b - v * (v @ b)
+        along, own = (rows @ v - (rows @ v).mean() for rows in (after, before))
+        # What is linear in the row has a covariance of its own, which the variances of the directions know.
+        bent = along - own * (along @ own) / (own @ own)
+        measured.append(bent @ after @ rest / np.linalg.norm(rest) / len(along))
+    error = np.std(measured, ddof=1) / len(measured) ** 0.5
+    assert abs(np.mean(measured) - theory) < 3.5 * error < 3.5 / 8 * abs(theory)
+
+
+def test_norms_follow_the_projection_as_in_networks():
+    """Equation (C8b) is the leading order in the step: a half of what is missing otherwise in a step of this size."""
+    case, measured = cubic([0.1, 0.2, 0.7], 0.5), []
+    _, found, _ = steps(case)
+    without = replace(found, fluctuations=replace(found.fluctuations, bend_norm=(0.0, 0.0)))
+    theory = []
+    for each in (found, without):
+        groups = neuron_groups(each, case.readout, 200.0, odd=True)
+        mean = groups.weight @ groups.projection
+        theory.append(groups.weight @ ((groups.projection - mean) * groups.variance))
+    for seed in range(64):
+        _, _, after, v = network_rows(case, seed)
+        along = after @ v
+        measured.append(((along - along.mean()) * ((after**2).sum(axis=1) - along**2)).mean())
+    error = np.std(measured, ddof=1) / len(measured) ** 0.5
+    assert abs(np.mean(measured) - theory[0]) < 3.5 * error < abs(np.mean(measured) - theory[1])
 
 
 def drawn(case, seed):

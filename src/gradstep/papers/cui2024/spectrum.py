@@ -52,7 +52,23 @@ def spectral_law(
     table = conditional_features(
         scalar_function(sigma),
         scalar_function(sigma_star),
-        Groups(one, r * one, c * one, 0 * one, one, one, 0 * one, 0 * one, 0 * one, one, 0 * one, 0 * one, one, one, 0 * one),
+        Groups(
+            one,
+            r * one,
+            c * one,
+            0 * one,
+            one,
+            one,
+            0 * one,
+            0 * one,
+            0 * one,
+            one,
+            0 * one,
+            0 * one,
+            one,
+            one,
+            0 * one,
+        ),  # fmt: skip
         gamma,
     )
     equations = FeatureEquations(

@@ -262,6 +262,7 @@ def _groups_of_values(
     norm = _NormKnown.nothing(a)
     if rows == "network":
         law = step.fluctuations
+        # Docs, "Correlated inputs", equation (C8b).
         bent_norm, bent_variance = law.bend_norm
         covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d) + bent_norm * a**3
         floor = _LEAST_NORM * mean
@@ -373,7 +374,8 @@ def _with_norms(
     offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
     return Groups(
         weight, projection, mean + deviation, deviation, readout, readout_square, offset, projection_noise,
-        above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial), bend_offset,
+        above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial),
+        bend_offset=bend_offset,
     )  # fmt: skip
 
 

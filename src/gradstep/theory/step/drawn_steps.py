@@ -458,8 +458,14 @@ def _rows(
     """Return the fluctuations of rows with other samples, of which the second degree of the step knows nothing."""
     d, width, *_ = problem.real_sizes()
     found, known = rows_after_a_step(problem, samples, d, width), step.fluctuations
-    of_bend = {name: getattr(known, name) for name in ("bend", "bend_variance", "bend_vector", "bend_norm", "bend_rest")}
-    return replace(found, **of_bend)
+    return replace(
+        found,
+        bend=known.bend,
+        bend_variance=known.bend_variance,
+        bend_vector=known.bend_vector,
+        bend_norm=known.bend_norm,
+        bend_rest=known.bend_rest,
+    )
 
 
 def _output_of_draw(own: OwnOutput | None, law: Residual) -> OwnOutput | None:

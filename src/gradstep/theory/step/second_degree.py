@@ -7,7 +7,7 @@ A step moves a row by a function of the initial row ``om_0``. Its part of second
 with ``P = C`` for a plain step. Its mean over ``om_0 ~ N(0, C / d)`` is a part of the spike. The rest of it stretches a
 row in proportion to the row's own component along the teacher. Both are as large as the square of that component,
 ``bt.C.bt / d``, which is ``1/d`` in isotropic inputs and may be ``1/20`` on the leading directions of others. This
-project. Docs, "Correlated inputs", equations (C6), (C6a), (C7) and (C8).
+project. Docs, "Correlated inputs", equations (C6), (C6a) and (C7) to (C8b).
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     The given step has its spike along the gradient, the one returned along the mean change of the rows. Both are the
     same without a step, in plain steps on isotropic inputs, and for an activation with ``s_3 = 0``, such as a ReLU.
 
-    Docs, "Correlated inputs", equations (C6), (C7) and (C8).
+    Docs, "Correlated inputs", equations (C6), (C7), (C8), (C8a) and (C8b).
     """
     samples, sphere = step.correlated, problem.initial_weights == "sphere"
     second = derivative_moments(problem.activation).second
     size = problem.eta.size(width) / math.sqrt(width) * (second if abs(second) > ROUNDING else 0.0)
     if samples is None or size == 0 or samples.law.square == 0:
         return step
-    form, alike = _Form.of(samples), _Form.of_isotropic(samples)
-    known, made = samples.spectrum, samples.made
-    turned = step
+    turned, known, made = step, samples.spectrum, samples.made
     if step.gain and np.ptp(known.eigenvalue):
         turned = step.along(_turn(samples, size / (2 * d), step.gain))
+        assert turned.correlated is not None
+        samples = turned.correlated
+    form, alike = _Form.of(samples), _Form.of_isotropic(samples)
     # The norm is that of the part off the spike, so the stretch along the spike does not count.
     off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
     in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)

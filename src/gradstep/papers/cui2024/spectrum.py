@@ -47,28 +47,12 @@ def spectral_law(
 
     and :math:`V_2` the transform of :math:`\Phi^\top\Phi/p`.
     """
-    one, alpha, beta = np.ones(1), float(positive("alpha", alpha)), float(positive("beta", beta))
+    one, zero, alpha, beta = np.ones(1), np.zeros(1), float(positive("alpha", alpha)), float(positive("beta", beta))
     r, c = float(nonnegative("r", r)), float(positive("c", c))
     table = conditional_features(
         scalar_function(sigma),
         scalar_function(sigma_star),
-        Groups(
-            one,
-            r * one,
-            c * one,
-            0 * one,
-            one,
-            one,
-            0 * one,
-            0 * one,
-            0 * one,
-            one,
-            0 * one,
-            0 * one,
-            one,
-            one,
-            0 * one,
-        ),  # fmt: skip
+        Groups(one, r * one, c * one, zero, one, one, zero, zero, zero, one, zero, zero, one, one, zero),
         gamma,
     )
     equations = FeatureEquations(

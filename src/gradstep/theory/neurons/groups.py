@@ -372,10 +372,10 @@ def _with_norms(
     mean, deviation = np.concatenate([mean, mean]), np.concatenate([-deviation, deviation])
     above = np.concatenate([-norm.above, norm.above])
     offset = np.concatenate([offset, offset]) + above * np.concatenate([norm.offset, norm.offset])
+    row, taken = (np.concatenate([part, part]) for part in initial)
     return Groups(
         weight, projection, mean + deviation, deviation, readout, readout_square, offset, projection_noise,
-        above, variance, covariance, 0 * above, *(np.concatenate([part, part]) for part in initial),
-        bend_offset=bend_offset,
+        above, variance, covariance, 0 * above, row, taken, bend_offset,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from gradstep.theory.neurons.readout_directions import ManyReadouts
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
+    RowRules,
     mean_law,
     readout_coefficients,
     resolved_law,
@@ -118,17 +119,15 @@ def correlated_classes(
     )  # fmt: skip
     found = yield from rules(resolved)
     a, a_square = groups.readouts(readout)
-    c, made = known.eigenvalue, samples.made
     if isinstance(law, StretchedLaw) or law.stretched:
         profile, special_profile = row_variances(found, groups, step, readout)
-        plain = found.plane_diagonals[0] if len(found.plane_diagonals) else np.clip(found.special, c.min(), c.max())
-        factors = _bend_factors(plain, np.interp(plain, c[np.argsort(c)], made[np.argsort(c)]))
+        part = None
     else:
         # The law is solved at all eigenvalues at once.
         eigenvalues = np.concatenate([found.nodes, found.special])
         both, part = _variances(step, law, a_square, eigenvalues, 10.0**lowest)
         profile, special_profile = np.split(both, [len(found.nodes)], axis=1)
-        factors = _bend_factors(c, made) @ _along_plane(samples, part[len(found.nodes) :]).T
+        part = part[len(found.nodes) :]
     # The mean of all directions is known.
     mean = (profile @ found.share)[:, None]
     lengths = profile / mean * np.sqrt(found.share)
@@ -140,6 +139,9 @@ def correlated_classes(
         plain, stretched = found.plane_diagonals
         made = step.own_drift[0] + step.curvature / law.root * stretched / np.maximum(plain, _LEAST_OF_OUTPUT)
         common = made * (found.overlap @ samples.with_output(frame))
+    factors = np.zeros((4, len(found.special)))
+    if any(step.fluctuations.bend_vector) and groups.bend_offset.any():
+        factors = _bend_factors(samples, found, part)
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common,
         found.longest, factors, lengths,
@@ -158,6 +160,20 @@ def _law(
     return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
 
 
+def _bend_factors(samples: CorrelatedSamples | DampedSamples, found: RowRules, part: Array | None) -> Array:
+    """Return `CorrelatedClasses.bend_factors`, from the parts of the special directions in the classes of C.
+
+    The parts have the shape (special, classes). Of rows that are stretched only the diagonals of C are known.
+    """
+    c, made = samples.spectrum.eigenvalue, samples.made
+    if part is None:
+        order, known = np.argsort(c), found.plane_diagonals
+        c = known[0] if len(known) else np.clip(found.special, c[order[0]], c[order[-1]])
+        made = np.interp(c, samples.spectrum.eigenvalue[order], made[order])
+    factors = made * np.stack([np.ones_like(c), c, c**2, c * made])
+    return factors if part is None else np.asarray(factors @ _along_plane(samples, part).T)
+
+
 def _along_plane(samples: CorrelatedSamples | DampedSamples, part: Array) -> Array:
     """Return the parts in the classes of C that bt and the spike have along eigenvectors, from those of all vectors.
 
@@ -165,15 +181,9 @@ def _along_plane(samples: CorrelatedSamples | DampedSamples, part: Array) -> Arr
     of the two.
     """
     known = samples.spectrum
-    each = np.eye(len(known.share))
-    spike = np.array([samples.quadratic(one) for one in each]) / samples.norm**2
+    spike = np.array([samples.quadratic(one) for one in np.eye(len(known.share))]) / samples.norm**2
     found = part * (known.teacher + spike) / np.maximum(known.share, NOTHING)
     return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), NOTHING))
-
-
-def _bend_factors(c: Array, made: Array) -> Array:
-    """Return `CorrelatedClasses.bend_factors` for variances `c` and the metric of the step there."""
-    return made * np.stack([np.ones_like(c), c, c**2, c * made])
 
 
 def _variances(

@@ -272,7 +272,7 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
     profile = generator.uniform(0.2, 4, size=(2, special))
     variance, offset = np.array([0.8, 1.3]), np.array([0.1, -0.2])
     groups = Groups(
-        np.full(2, 0.5), np.full(2, 0.7), variance, np.zeros(2), np.ones(2), np.ones(2), offset, *np.zeros((7, 2))
+        np.full(2, 0.5), np.full(2, 0.7), variance, np.zeros(2), np.ones(2), np.ones(2), offset, *np.zeros((8, 2))
     )
     bulk = Bulk(
         np.ones(1),

@@ -60,7 +60,10 @@ def test_the_form_has_the_variance_and_the_slope_of_its_matrix(sphere):
     of_length = length**2 * ((c**2).sum() - sphere * d)
     form = _Form.of(samples)
     assert form.variance(d, sphere=sphere) == pytest.approx((variance - of_length) / d, rel=1e-6)
-    assert form.along == pytest.approx(v @ (c * (with_c @ v)) / (v @ (c * v)) ** 2, rel=1e-6)
+    # Of rows on the sphere to leading order.
+    third = np.trace(np.linalg.matrix_power(with_c - sphere * length * np.eye(d), 3))
+    assert form.third_moment(d, sphere=sphere) == pytest.approx(third / d, rel=1e-6)
+    assert form.along == pytest.approx(v @ (c * (with_c @ v)), rel=1e-6)
 
 
 def test_what_the_projection_tells_of_the_row_is_known_entry_by_entry():
@@ -124,6 +127,18 @@ def test_rows_beside_the_spike_follow_the_projection_as_in_networks(teacher):
         measured.append(bent @ after @ rest / np.linalg.norm(rest) / len(along))
     error = np.std(measured, ddof=1) / len(measured) ** 0.5
     assert abs(np.mean(measured) - theory) < 3.5 * error < 3.5 / 8 * abs(theory)
+
+
+def test_projections_are_skewed_as_in_networks():
+    """Equation (C8c): of the two parts the second is two fifths."""
+    case, d, measured = cubic([0.6, 0.2, 0.2], 0.5), 200, []
+    law = steps(case)[1].fluctuations
+    theory = sum(law.bend_third) / d**2
+    for seed in range(40):
+        _, _, after, v = network_rows(case, seed)
+        measured.append(((after @ v - (after @ v).mean()) ** 3).mean())
+    error = np.std(measured, ddof=1) / len(measured) ** 0.5
+    assert abs(np.mean(measured) - theory) < 3.5 * error < 3.5 / 6 * theory
 
 
 def test_norms_follow_the_projection_as_in_networks():
@@ -333,7 +348,7 @@ def test_a_large_damping_is_the_plain_step(eta, scale):
     plain, damped = (steps(case.replace(damping=damping))[1] for damping in (math.inf, 1e9))
     for name in ("spike", "alignment", "own_component_norm"):
         assert getattr(damped, name) == pytest.approx(getattr(plain, name), rel=1e-6), name
-    for name in ("bend", "bend_variance"):
+    for name in ("bend_third", "bend_variance", "bend_vector", "bend_norm", "bend_rest"):
         assert getattr(damped.fluctuations, name) == pytest.approx(getattr(plain.fluctuations, name), rel=1e-6), name
     errors = [[p.test_error, p.train_error] for p in gs.predict_many([case, case.replace(damping=1e8)])]
     assert errors[1] == pytest.approx(errors[0], rel=2e-6)
@@ -347,7 +362,7 @@ def test_it_grows_from_nothing_where_eigenvalues_are_equal(readout, damping):
     one, other = gs.predict_many([case.replace(inputs=None), case.replace(inputs=almost)])
     assert [other.test_error, other.train_error] == pytest.approx([one.test_error, one.train_error], rel=1e-6)
     one, other = (steps(problem(inputs=inputs, damping=damping))[1] for inputs in (equal, almost))
-    assert abs(other.fluctuations.bend - one.fluctuations.bend) < 1e-6
+    assert np.abs(np.array(other.fluctuations.bend_third) - one.fluctuations.bend_third).max() < 1e-6
     assert abs(one.own_component_norm) < 1e-10
 
 
@@ -360,7 +375,7 @@ def test_a_mean_derivative_of_nothing_makes_no_jump(damping):
     assert none.spike == 0
     assert none.own_component_norm > 0.05
     assert tiny.own_component_norm == pytest.approx(none.own_component_norm, rel=1e-9)
-    for name in ("bend", "bend_variance"):
+    for name in ("bend_third", "bend_variance", "bend_vector", "bend_norm", "bend_rest"):
         assert getattr(tiny.fluctuations, name) == pytest.approx(getattr(none.fluctuations, name), rel=1e-9), name
     one, other = gs.predict_many(cases)
     assert [other.test_error, other.train_error] == pytest.approx([one.test_error, one.train_error], rel=1e-6)

@@ -27,7 +27,6 @@ from gradstep.theory.neurons.readout_directions import ManyReadouts
 from gradstep.theory.neurons.row_rules import (
     LEAST,
     LEVELS,
-    RowRules,
     mean_law,
     readout_coefficients,
     resolved_law,
@@ -141,7 +140,7 @@ def correlated_classes(
         common = made * (found.overlap @ samples.with_output(frame))
     factors = np.zeros((4, len(found.special)))
     if any(step.fluctuations.bend_vector) and groups.bend_offset.any():
-        factors = _bend_factors(samples, found, part)
+        factors = _bend_factors(samples, found.special / law.mean, part)
     return CorrelatedClasses(
         found.share, profile / mean, found.overlap, special_profile / mean, mean_variance, found.components, common,
         found.longest, factors, lengths,
@@ -160,15 +159,16 @@ def _law(
     return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
 
 
-def _bend_factors(samples: CorrelatedSamples | DampedSamples, found: RowRules, part: Array | None) -> Array:
+def _bend_factors(samples: CorrelatedSamples | DampedSamples, special: Array, part: Array | None) -> Array:
     """Return `CorrelatedClasses.bend_factors`, from the parts of the special directions in the classes of C.
 
-    The parts have the shape (special, classes). Of rows that are stretched only the diagonals of C are known.
+    The parts have the shape (special, classes). If they are not known, because rows are stretched, the eigenvalues of
+    the special directions, over their mean, stand for those of C.
     """
     c, made = samples.spectrum.eigenvalue, samples.made
     if part is None:
-        order, known = np.argsort(c), found.plane_diagonals
-        c = known[0] if len(known) else np.clip(found.special, c[order[0]], c[order[-1]])
+        order = np.argsort(c)
+        c = np.clip(special, c[order[0]], c[order[-1]])
         made = np.interp(c, samples.spectrum.eigenvalue[order], made[order])
     factors = made * np.stack([np.ones_like(c), c, c**2, c * made])
     return factors if part is None else np.asarray(factors @ _along_plane(samples, part).T)

@@ -48,6 +48,8 @@ _LARGEST_SPREAD = 1e6
 #: readout has nodes of its own. Between them both count: predictions must not jump where a search over the step passes
 #: by.
 _NORM_BY_READOUT = (0.0035, 0.007)
+#: Largest factor of the square in a deviation that is skewed. The skewness is then 1.5, at which leading order ends.
+_MOST_BENT = 0.3
 #: Stands for an infinite variance.
 UNRESOLVED = 1e8
 
@@ -246,7 +248,10 @@ class _NormKnown(NamedTuple):
 def _groups_of_values(
     step: StepStatistics, values: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
 ) -> Groups:
-    """Return the groups of a readout with given values and proportions, of mean square `scale`."""
+    """Return the groups of a readout with given values and proportions, of mean square `scale`.
+
+    Docs, "Correlated inputs", equation (C8b).
+    """
     z, z_weight = hermite_rule(_PROJECTION_NODES)
     a = np.repeat(values[0], _PROJECTION_NODES)
     weight = (values[1][:, None] * z_weight).ravel()
@@ -262,7 +267,6 @@ def _groups_of_values(
     norm = _NormKnown.nothing(a)
     if rows == "network":
         law = step.fluctuations
-        # Docs, "Correlated inputs", equation (C8b).
         bent_norm, bent_variance = law.bend_norm
         covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d) + bent_norm * a**3
         floor = _LEAST_NORM * mean
@@ -405,18 +409,17 @@ def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array
 
 
 def _bent(step: StepStatistics, a: Array, offset: Array, variance: Array, d: float) -> Array:
-    """Return a Gaussian deviation of the projection with what follows the square of the row's own component.
+    """Return a Gaussian deviation of the projection, made skewed by its part of second degree.
 
-    The variance stays what it is. Docs, "Correlated inputs", equation (C8).
+    The variance stays what it is. Docs, "Correlated inputs", equation (C8c).
     """
     law = step.fluctuations
-    if law.bend == 0:
+    if not any(law.bend_third):
         return offset
-    own = offset * law.projection_variance[0] / (d * variance)
-    square = law.projection_variance[0] ** 2 / (d**2 * variance)
-    bend = law.bend * a
-    left = np.maximum(1 - 2 * (bend * square) ** 2 / variance, 0.0)
-    return np.asarray(np.sqrt(left) * offset + bend * (own**2 - square))
+    third = law.bend_third[0] * a + law.bend_third[1] * a**3
+    normal = offset / np.sqrt(variance)
+    bend = _MOST_BENT * np.tanh(third / d**2 / variance**1.5 / 6 / _MOST_BENT)
+    return np.asarray(np.sqrt(variance) * (np.sqrt(1 - 2 * bend**2) * normal + bend * (normal**2 - 1)))
 
 
 def _polynomial(coefficients: Sequence[float], a: Array) -> Array:

@@ -460,8 +460,8 @@ def _rows(
     found, known = rows_after_a_step(problem, samples, d, width), step.fluctuations
     return replace(
         found,
-        bend=known.bend,
         bend_variance=known.bend_variance,
+        bend_third=known.bend_third,
         bend_vector=known.bend_vector,
         bend_norm=known.bend_norm,
         bend_rest=known.bend_rest,

@@ -78,11 +78,11 @@ class RowFluctuations:
     #: Covariance of the row itself, without its spike, with ``c``: the coefficients of `norm_vector`, or of
     #: `damped_norm_vector` after a damped step, for ``a, a^2, a^3``.
     norm_vector: tuple[tuple[float, ...], ...] = ()
-    #: Slope with the square of the row's own component along ``v``, and variance, of a part of ``p`` for a neuron of
-    #: readout one. It is the part of second degree that does not follow the length of the initial row
-    #: (`gradstep.theory.step.second_degree`).
-    bend: float = 0.0
+    #: Variance of a part of ``p`` for a neuron of readout one. It is the part of second degree that does not follow the
+    #: length of the initial row (`gradstep.theory.step.second_degree`).
     bend_variance: float = 0.0
+    #: Coefficients of ``a`` and ``a^3`` in the third central moment of ``p``, times ``d`` once more.
+    bend_third: tuple[float, float] = (0.0, 0.0)
     #: Covariance of the row itself, off the spike, with that part of ``p``: coefficients of ``P bt``, ``P C bt``,
     #: ``P C^2 bt`` and ``P C P v`` for a neuron of readout one, times ``d`` once more.
     bend_vector: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
@@ -117,8 +117,8 @@ class RowFluctuations:
             covariance=(cosine * one, cosine * two, cosine * three),
             norm_variance=tuple((np.array(self.norm_variance) + off).tolist()),
             spike_covariance=tuple((cosine * np.array(self.spike_covariance)).tolist()),
-            bend=cosine * self.bend,
             bend_variance=cosine**2 * self.bend_variance,
+            bend_third=(cosine**3 * self.bend_third[0], cosine**3 * self.bend_third[1]),
             bend_vector=(cosine * bt, cosine * once, cosine * twice, cosine * spike),
             bend_norm=(cosine * self.bend_norm[0], self.bend_norm[1]),
             bend_rest=cosine * self.bend_rest,

@@ -7,7 +7,7 @@ A step moves a row by a function of the initial row ``om_0``. Its part of second
 with ``P = C`` for a plain step. Its mean over ``om_0 ~ N(0, C / d)`` is a part of the spike. The rest of it stretches a
 row in proportion to the row's own component along the teacher. Both are as large as the square of that component,
 ``bt.C.bt / d``, which is ``1/d`` in isotropic inputs and may be ``1/20`` on the leading directions of others. This
-project. Docs, "Correlated inputs", equations (C6), (C6a) and (C7) to (C8b).
+project. Docs, "Correlated inputs", equations (C6), (C6a) and (C7) to (C8c).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
@@ -30,6 +31,8 @@ __all__ = ["with_second_degree"]
 #: Sine between bt and v below which nothing of bt is left beside v.
 _ALIGNED = 1e-6
 
+Array = NDArray[np.float64]
+
 
 def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
     """Return a step with what its second degree adds to the spike, to the norm, and to the law of the projection.
@@ -37,7 +40,7 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     The given step has its spike along the gradient, the one returned along the mean change of the rows. Both are the
     same without a step, in plain steps on isotropic inputs, and for an activation with ``s_3 = 0``, such as a ReLU.
 
-    Docs, "Correlated inputs", equations (C6), (C7), (C8), (C8a) and (C8b).
+    Docs, "Correlated inputs", equations (C6), (C7) and (C8) to (C8c).
     """
     samples, sphere = step.correlated, problem.initial_weights == "sphere"
     second = derivative_moments(problem.activation).second
@@ -57,11 +60,14 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     vector = _row_vector(form, alike, size**2 / 2)
     fluctuations = replace(
         turned.fluctuations,
-        bend=size / 2 * (form.along - alike.along),
         # The sum with `spike_variance` must stay positive, also where isotropic inputs have more.
         bend_variance=max(
             size**2 / 2 * (form.variance(d, sphere=sphere) - alike.variance(d, sphere=sphere)),
             -turned.fluctuations.spike_variance / 2,
+        ),
+        bend_third=(
+            3 * size * (form.along - alike.along),
+            size**3 * (form.third_moment(d, sphere=sphere) - alike.third_moment(d, sphere=sphere)),
         ),
         bend_vector=vector,
         bend_rest=_along_rest(samples, vector),
@@ -151,98 +157,73 @@ def _third(samples: CorrelatedSamples | DampedSamples) -> float:
 
 
 class _Form(NamedTuple):
-    """The quadratic form W in ``om_0`` that the projection on v has, over ``a e s_3 / 2``: ``|theta|`` and X.
+    """The quadratic form W in ``om_0`` that the projection on v has, over ``a e s_3 / 2``.
 
-    Docs, "Correlated inputs", equation (C8).
-
-    ``X = mu_1 (P v bt^T + bt v^T P) + E[r (u^3 - 3 u)] <bt, P v> bt bt^T``.
+    ``W = |theta| 1 + X`` with ``X = U K U^T`` and ``U = (bt, P v)``. Docs, "Correlated inputs", equation (C8).
     """
 
-    linear: float  # ``mu_1*``.
-    third: float  # ``E[r (u^3 - 3 u)]``.
-    component: float  # ``bt.C.bt``.
-    squared: float  # ``bt.C^2.bt``.
-    across: float  # ``E[r (u^3 - 3 u)] bt.P.v``.
-    with_spike: float  # ``bt.P C.v``.
-    along: float  # ``v.C W C.v / (v.C.v)^2``.
     norm: float  # ``|theta|``.
-    # ``tr X C``, ``tr X C^2`` and ``tr X C X C``.
-    trace: float
-    with_c: float
-    square: float
+    third: float  # ``E[r (u^3 - 3 u)]``.
+    coupling: Array  # K.
+    among: Array  # ``U^T C^k U`` for k = 1, 2, 3, shape (3, 2, 2).
+    along: float  # ``v.C W C.v``.
+    cubes: tuple[float, float]  # ``<c^3>`` and ``<(c - 1)^3>``.
 
     @classmethod
     def of(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
         """Return the form of a step."""
-        known, made, norm = samples.spectrum, samples.made, samples.norm
-        c = known.eigenvalue
-        common = known.teacher * samples.taught / norm
-        return cls.from_products(
-            samples.linear,
-            _third(samples),
-            norm,
-            with_teacher=(float(common @ made), float(common @ c), *(float(common @ (made * c**k)) for k in (1, 2))),
-            along_spike=tuple(samples.quadratic(x) / norm**2 for x in (c, c**2, made * c, made**2 * c)),
-            teacher=(known.teacher_moment(1), known.teacher_moment(2)),
-        )
+        known, p, norm, third = samples.spectrum, samples.made, samples.norm, _third(samples)
+        c, common = known.eigenvalue, known.teacher * samples.taught / norm
+
+        def of_spike(values: Array) -> float:
+            return samples.quadratic(values) / norm**2
+
+        coupling = _coupling(samples.linear, third, float(common @ p))
+        mixed = [float(common @ (p * c**k)) for k in (1, 2, 3)]
+        among = [
+            [[known.teacher_moment(k), with_spike], [with_spike, of_spike(p**2 * c**k)]]
+            for k, with_spike in zip((1, 2, 3), mixed, strict=True)
+        ]
+        across = np.array([float(common @ c), of_spike(p * c)])
+        along = norm * of_spike(c**2) + across @ coupling @ across
+        cubes = known.moment(3), float(known.share @ (c - 1) ** 3)
+        return cls(norm, third, coupling, np.array(among), float(along), cubes)
 
     @classmethod
     def of_isotropic(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
         """Return the form of isotropic inputs with the same spike, which leave it out."""
-        p, cosine = float(samples.spectrum.share @ samples.made), samples.alignment
-        return cls.from_products(
-            samples.linear, _third(samples), samples.norm,
-            with_teacher=(p * cosine, cosine, p * cosine, p * cosine),
-            along_spike=(1.0, 1.0, p, p**2),
-            teacher=(1.0, 1.0),
-        )  # fmt: skip
-
-    @classmethod
-    def from_products(
-        cls,
-        linear: float,
-        third: float,
-        norm: float,
-        with_teacher: tuple[float, ...],
-        along_spike: tuple[float, ...],
-        teacher: tuple[float, float],
-    ) -> _Form:
-        """Return the form from products of its vectors.
-
-        `linear` is ``mu_1*``, `third` ``E[r (u^3 - 3 u)]`` and `norm` ``|theta|``. `with_teacher` has ``bt.P.v``,
-        ``bt.C.v``, ``bt.P C.v`` and ``bt.P C^2.v``, `along_spike` ``v.C.v``, ``v.C^2.v``, ``v.P C.v`` and ``v.P^2
-        C.v``, and `teacher` ``bt.C.bt`` and ``bt.C^2.bt``.
-        """
-        (b_p_v, b_c_v, b_pc_v, b_pc2_v), (v_c_v, v_c2_v, v_pc_v, v_p2c_v) = with_teacher, along_spike
-        component, squared = teacher
-        across = third * b_p_v
-        along = norm * v_c2_v + 2 * linear * v_pc_v * b_c_v + across * b_c_v**2
-        square = 2 * linear**2 * (b_pc_v**2 + v_p2c_v * component)
-        square += 4 * linear * across * b_pc_v * component + (across * component) ** 2
-        return cls(
-            linear=linear,
-            third=third,
-            component=component,
-            squared=squared,
-            across=across,
-            with_spike=b_pc_v,
-            along=along / v_c_v**2,
-            norm=norm,
-            trace=2 * linear * b_pc_v + across * component,
-            with_c=2 * linear * b_pc2_v + across * squared,
-            square=square,
-        )
+        p, cosine, third = float(samples.spectrum.share @ samples.made), samples.alignment, _third(samples)
+        coupling, across = _coupling(samples.linear, third, p * cosine), np.array([cosine, p])
+        among = np.tile([[1.0, p * cosine], [p * cosine, p**2]], (3, 1, 1))
+        along = samples.norm + across @ coupling @ across
+        return cls(samples.norm, third, coupling, among, float(along), (1.0, 0.0))
 
     def variance(self, d: float, *, sphere: bool) -> float:
         """Return d times the variance of the form, without that of ``|theta|``."""
-        found = 2 * self.norm * (self.with_c - sphere * self.trace) + self.square - sphere * self.trace**2 / d
-        return found / d
+        once, twice, _ = self.coupling @ self.among
+        found = 2 * self.norm * np.trace(twice - sphere * once) + np.trace(once @ once)
+        return float(found - sphere * np.trace(once) ** 2 / d) / d
+
+    def third_moment(self, d: float, *, sphere: bool) -> float:
+        """Return ``d^2 / 8`` times the third central moment of the form, to leading order."""
+        once, twice, thrice = self.coupling @ self.among
+        # Rows on the sphere have the same ``om_0.C^-1.om_0``, so that C counts as C - 1.
+        linear, square = np.trace(thrice), np.trace(twice @ once)
+        if sphere:
+            linear, square = linear + np.trace(once - 2 * twice), square - np.trace(once @ once)
+        found = self.norm**3 * d * self.cubes[sphere] + 3 * self.norm**2 * linear + 3 * self.norm * square
+        return float(found + np.trace(once @ once @ once)) / d
+
+    @property
+    def component(self) -> float:
+        """The product ``bt.C.bt``."""
+        return float(self.among[0, 0, 0])
 
     @property
     def of_teacher(self) -> float:
         """The form of ``C bt``, ``bt.C W C.bt``."""
-        found = self.norm * self.squared + 2 * self.linear * self.with_spike * self.component
-        return found + self.across * self.component**2
+        across = self.among[0, 0]
+        return float(self.norm * self.among[1, 0, 0] + across @ self.coupling @ across)
 
     @property
     def vector(self) -> tuple[float, float, float, float]:
@@ -251,9 +232,11 @@ class _Form(NamedTuple):
         These are the coefficients of ``P bt``, ``P C bt``, ``P C^2 bt`` and ``P C P v``. Docs, "Correlated inputs",
         equation (C8a).
         """
-        return (
-            self.third * self.of_teacher,
-            2 * self.linear * (self.linear * self.with_spike + self.across * self.component),
-            2 * self.linear * self.norm,
-            2 * self.linear**2 * self.component,
-        )
+        linear = 2 * float(self.coupling[0, 1])
+        of_bt, of_spike = self.coupling @ self.among[0, 0]
+        return self.third * self.of_teacher, linear * float(of_bt), linear * self.norm, linear * float(of_spike)
+
+
+def _coupling(linear: float, third: float, with_teacher: float) -> Array:
+    """Return K of `_Form`, with ``mu_1*``, ``E[r (u^3 - 3 u)]`` and ``bt.P.v``."""
+    return np.array([[third * with_teacher, linear], [linear, 0.0]])

@@ -157,17 +157,20 @@ def test_what_a_step_takes_along_the_readout_of_unequal_directions_is_the_mean_o
     assert shrinkages[0] > 0 > shrinkages[1]
 
 
-def test_a_projection_that_follows_a_square_keeps_its_mean_and_its_variance():
-    """A Gaussian deviation plus a multiple of the square of the own component, which it tells."""
-    d, a, variance, own_variance, bend = 100.0, 0.7, 0.03, 1.4, 2.0
-    law = SimpleNamespace(bend=bend, projection_variance=(own_variance, 0.0, 0.0))
+@pytest.mark.parametrize("third", [(0.5, 0.0), (0.0, -0.8), (40.0, 10.0)])
+def test_a_skewed_projection_keeps_its_mean_and_its_variance(third):
+    d, a, variance = 100.0, 0.7, 0.03
+    law = SimpleNamespace(bend_third=third)
     nodes, weight = hermite_rule(20)
     found = _bent(SimpleNamespace(fluctuations=law), np.array(a), math.sqrt(variance) * nodes, np.array(variance), d)
     assert weight @ found == pytest.approx(0.0, abs=1e-12)
     assert weight @ found**2 == pytest.approx(variance, rel=1e-12)
-    # The part along the second Hermite polynomial is that of the square.
-    following = own_variance**2 / (d**2 * variance)
-    assert weight @ (found * (nodes**2 - 1)) / 2 == pytest.approx(bend * a * following, rel=1e-12)
+    # What is no small part of the skewness 1.8 is kept below that.
+    expected = (third[0] * a + third[1] * a**3) / d**2
+    skewness = weight @ found**3 / variance**1.5
+    if abs(expected) < 0.05 * variance**1.5:
+        assert skewness == pytest.approx(expected / variance**1.5, rel=1e-3)
+    assert 0 < skewness * np.sign(expected) < 1.8
 
 
 @pytest.mark.parametrize("power", [0, 1])

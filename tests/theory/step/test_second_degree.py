@@ -66,9 +66,10 @@ def test_the_form_has_the_variance_and_the_slope_of_its_matrix(sphere):
     assert form.along == pytest.approx(v @ (c * (with_c @ v)), rel=1e-6)
 
 
-def test_what_the_projection_tells_of_the_row_is_known_entry_by_entry():
+@pytest.mark.parametrize("sphere", [False, True])
+def test_what_the_projection_tells_of_the_row_is_known_entry_by_entry(sphere):
     """Covariances of two quadratic forms are traces of two matrices: equations (C8a) and (C8b), with all samples."""
-    case = problem(n_step=math.inf)
+    case = problem(n_step=math.inf, initial_weights="sphere" if sphere else "gaussian")
     _, found, e = steps(case)
     samples, d = found.correlated, 200
     c, place, b = directions(d)
@@ -86,15 +87,16 @@ def test_what_the_projection_tells_of_the_row_is_known_entry_by_entry():
     vectors = np.stack([c * b, c**2 * b, c**3 * b, c**3 * v])
     for x in (rest, *np.random.default_rng(0).standard_normal((3, d))):
         aside = x - v * (v @ x)
-        expected = np.trace(form(aside) * c @ with_c)
-        assert known.vector @ (vectors @ aside) == pytest.approx(expected, rel=1e-6)
-    assert known.of_teacher == pytest.approx(b @ (c * (with_c @ b)), rel=1e-6)
+        expected = np.trace(form(aside) * c @ with_c) - sphere * np.trace(form(aside) * c) * np.trace(with_c) / d
+        assert known.vector(d, sphere=sphere) @ (vectors @ aside) == pytest.approx(expected, rel=1e-6)
+    of_teacher = b @ (c * (with_c @ b)) - sphere * np.trace(with_c) / d * (b @ (c * b))
+    assert known.of_teacher(d, sphere=sphere) == pytest.approx(of_teacher, rel=1e-6)
     # Of the teacher's rest nothing is left to diagonals.
     along = found.fluctuations.bend_vector @ (vectors @ rest) / np.linalg.norm(rest)
     assert found.fluctuations.bend_rest == pytest.approx(along, rel=1e-6)
     size, norm = e * derivative_moments(case.activation).second, found.own_component_norm
     # The square of a component along bt, over its mean, has a variance of two.
-    of_form = size / 2 * 2 * (b @ (c * (with_c @ b))) / d**2 / (b @ (c * b) / d)
+    of_form = size / 2 * 2 * of_teacher / d**2 / (b @ (c * b) / d)
     assert np.array(found.fluctuations.bend_norm) / d == pytest.approx([norm * of_form, 2 * norm**2], rel=1e-6)
 
 

@@ -91,6 +91,8 @@ _CELL = 1 / 6
 #: Their number is a multiple of this, so that those of the problems of a curve can be stacked.
 _ALIKE_POINTS = 8
 
+#: Largest length of a mean row, over that of a row, up to which the leading order of the second degree is followed.
+_LONGEST_MEAN = 0.5
 #: Share of a vector that is none.
 _NO_SHARE = 1e-6
 
@@ -376,7 +378,9 @@ def _bend_pull(
     vector = (of_teacher @ factors[:3] * bt + of_spike @ factors[3:] * spike) / d**2
     # The rule of the special directions knows functions of C by their diagonals. What counts most is known exactly.
     vector -= spike * (spike @ vector) + teacher * (teacher @ vector - step.fluctuations.bend_rest / d**2)
-    return np.outer(groups.bend_offset / np.sqrt(groups.variance), vector)
+    pull = np.outer(groups.bend_offset / np.sqrt(groups.variance), vector)
+    # A mean row is shorter than its rows.
+    return pull / (1 + np.square(pull).sum(axis=1, keepdims=True) ** 2 / _LONGEST_MEAN**4) ** 0.25
 
 
 def _common_pull(problem: Problem, common: CommonRow, groups: Groups, vector: Array) -> Array:

@@ -50,6 +50,8 @@ _LARGEST_SPREAD = 1e6
 _NORM_BY_READOUT = (0.0035, 0.007)
 #: Largest factor of the square in a deviation that is skewed. The skewness is then 1.5, at which leading order ends.
 _MOST_BENT = 0.3
+#: Largest correlation of a projection and a norm up to which the second degree adds to it.
+_MOST_ALIKE = 0.9
 #: Stands for an infinite variance.
 UNRESOLVED = 1e8
 
@@ -267,12 +269,14 @@ def _groups_of_values(
     norm = _NormKnown.nothing(a)
     if rows == "network":
         law = step.fluctuations
-        bent_norm, bent_variance = law.bend_norm
-        covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d) + bent_norm * a**3
+        covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
+        norm_variance = _norm_variance(step, a, a**2, d)
+        with_bend, of_bend = _bent_norm(step, a, mean)
+        norm_variance = norm_variance + of_bend
+        covariance = covariance + _at_most(with_bend, covariance, _MOST_ALIKE * np.sqrt(d * variance * norm_variance))
         floor = _LEAST_NORM * mean
         mean = np.maximum(mean + _beside(step, a, a**2, straight, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
-        norm_variance = _norm_variance(step, a, a**2, d) + bent_variance * a**4
         independent = np.maximum(norm_variance - covariance**2 / (d * variance), 0.0)
         deviation = np.sqrt(independent / d)
         projection_noise = (law.spike_variance + bent) * a**2
@@ -420,6 +424,22 @@ def _bent(step: StepStatistics, a: Array, offset: Array, variance: Array, d: flo
     normal = offset / np.sqrt(variance)
     bend = _MOST_BENT * np.tanh(third / d**2 / variance**1.5 / 6 / _MOST_BENT)
     return np.asarray(np.sqrt(variance) * (np.sqrt(1 - 2 * bend**2) * normal + bend * (normal**2 - 1)))
+
+
+def _bent_norm(step: StepStatistics, a: Array, mean: Array) -> tuple[Array, Array]:
+    """Return ``d`` times what the second degree adds to the covariance of projection and norm, and to its variance.
+
+    It is a leading order, which ends where this part of the norm is no longer small beside the mean of the whole.
+    """
+    covariance, variance = step.fluctuations.bend_norm
+    left = (1 + (2 * step.own_component_norm * a**2 / mean) ** 4) ** -0.5
+    return left * covariance * a**3, left**2 * variance * a**4
+
+
+def _at_most(added: Array, known: Array, bound: Array) -> Array:
+    """Return what is added to a number, smoothly kept so small that the sum does not pass a bound of its size."""
+    room = np.maximum(bound - np.sign(added) * known, NOTHING)
+    return np.asarray(added / (1 + (added / room) ** 4) ** 0.25)
 
 
 def _polynomial(coefficients: Sequence[float], a: Array) -> Array:

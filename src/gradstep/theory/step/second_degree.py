@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ __all__ = ["with_second_degree"]
 _ALIGNED = 1e-6
 
 Array = NDArray[np.float64]
+_Vector: TypeAlias = tuple[float, float, float, float]
 
 
 def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: float) -> StepStatistics:
@@ -57,7 +58,7 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
     off_spike = samples.own_gain - samples.quadratic(samples.stretch[1]) / samples.norm**2 / d
     in_isotropic = float(known.share @ made) ** 2 * (1 - 1 / d)
     norm = (size * samples.linear) ** 2 * (form.component * off_spike - in_isotropic) / d
-    vector = _row_vector(form, alike, size**2 / 2)
+    vector = _row_vector(form.vector(d, sphere=sphere), alike.vector(d, sphere=sphere), size**2 / 2)
     fluctuations = replace(
         turned.fluctuations,
         # The sum with `spike_variance` must stay positive, also where isotropic inputs have more.
@@ -71,19 +72,19 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
         ),
         bend_vector=vector,
         bend_rest=_along_rest(samples, vector),
-        bend_norm=(norm * size * form.of_teacher / form.component, 2 * d * norm**2),
+        bend_norm=(norm * size * form.of_teacher(d, sphere=sphere) / form.component, 2 * d * norm**2),
     )
     return replace(turned, own_component_norm=norm, fluctuations=fluctuations)
 
 
-def _row_vector(form: _Form, alike: _Form, factor: float) -> tuple[float, float, float, float]:
+def _row_vector(vector: _Vector, alike: _Vector, factor: float) -> _Vector:
     """Return `_Form.vector` times a factor, less what isotropic inputs have: there all vectors but the last are one."""
-    bt, once, twice, spike = form.vector
-    bt -= sum(alike.vector[:3])
+    bt, once, twice, spike = vector
+    bt -= sum(alike[:3])
     return factor * bt, factor * once, factor * twice, factor * spike
 
 
-def _along_rest(samples: CorrelatedSamples | DampedSamples, vector: tuple[float, float, float, float]) -> float:
+def _along_rest(samples: CorrelatedSamples | DampedSamples, vector: _Vector) -> float:
     """Return the component of `RowFluctuations.bend_vector` along the part of bt that is orthogonal to v."""
     known, c, p, cosine = samples.spectrum, samples.spectrum.eigenvalue, samples.made, samples.alignment
     sine = math.sqrt(max(1 - cosine**2, 0.0))
@@ -219,14 +220,17 @@ class _Form(NamedTuple):
         """The product ``bt.C.bt``."""
         return float(self.among[0, 0, 0])
 
-    @property
-    def of_teacher(self) -> float:
-        """The form of ``C bt``, ``bt.C W C.bt``."""
-        across = self.among[0, 0]
-        return float(self.norm * self.among[1, 0, 0] + across @ self.coupling @ across)
+    def mean(self, d: float) -> float:
+        """Return ``tr W C / d``, which rows on the sphere cannot leave together."""
+        return self.norm + float(np.trace(self.coupling @ self.among[0])) / d
 
-    @property
-    def vector(self) -> tuple[float, float, float, float]:
+    def of_teacher(self, d: float, *, sphere: bool) -> float:
+        """Return ``bt.C W C.bt``, of rows on the sphere with W less a multiple of ``C^-1``."""
+        across = self.among[0, 0]
+        found = float(self.norm * self.among[1, 0, 0] + across @ self.coupling @ across)
+        return found - sphere * self.mean(d) * self.component
+
+    def vector(self, d: float, *, sphere: bool) -> _Vector:
         """Return the covariance of the form with the second degree of a row off the spike.
 
         These are the coefficients of ``P bt``, ``P C bt``, ``P C^2 bt`` and ``P C P v``. Docs, "Correlated inputs",
@@ -234,7 +238,9 @@ class _Form(NamedTuple):
         """
         linear = 2 * float(self.coupling[0, 1])
         of_bt, of_spike = self.coupling @ self.among[0, 0]
-        return self.third * self.of_teacher, linear * float(of_bt), linear * self.norm, linear * float(of_spike)
+        once = float(of_bt) - sphere * self.mean(d)
+        of_teacher = self.of_teacher(d, sphere=sphere)
+        return self.third * of_teacher, linear * once, linear * self.norm, linear * float(of_spike)
 
 
 def _coupling(linear: float, third: float, with_teacher: float) -> Array:

@@ -259,6 +259,16 @@ def shares_problem(seed):
     return rows / aim[:, None], np.ones(25), 30 * kept, 1e-6 * weight
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
+def test_a_gram_matrix_of_more_rows_is_that_of_all_of_them(share):
+    """Whether many rows come and go, or few, or none."""
+    random = np.random.default_rng(3)
+    rows, before = random.standard_normal((200, 7)), random.random(200) < 0.5
+    now = before ^ (random.random(200) < share)
+    found = readout_directions._gram_of_more(rows[before].T @ rows[before], rows, before, now)
+    assert found == pytest.approx(rows[now].T @ rows[now], rel=1e-12, abs=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_nearest_shares_are_those_of_an_active_set(seed):
     rows, aim, kept, cost = shares_problem(seed)

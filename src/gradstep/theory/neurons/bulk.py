@@ -380,7 +380,7 @@ def _bend_pull(
     vector -= spike * (spike @ vector) + teacher * (teacher @ vector - step.fluctuations.bend_rest / d**2)
     pull = np.outer(groups.bend_offset / np.sqrt(groups.variance), vector)
     # A mean row is shorter than its rows.
-    return pull / (1 + np.square(pull).sum(axis=1, keepdims=True) ** 2 / _LONGEST_MEAN**4) ** 0.25
+    return np.asarray(pull / (1 + np.square(pull).sum(axis=1, keepdims=True) ** 2 / _LONGEST_MEAN**4) ** 0.25)
 
 
 def _common_pull(problem: Problem, common: CommonRow, groups: Groups, vector: Array) -> Array:

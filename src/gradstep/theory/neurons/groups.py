@@ -52,6 +52,8 @@ _NORM_BY_READOUT = (0.0035, 0.007)
 _MOST_BENT = 0.3
 #: Largest correlation of a projection and a norm up to which the second degree adds to it.
 _MOST_ALIKE = 0.9
+#: Least room below that bound, over the bound.
+_LEAST_ROOM = 1e-9
 #: Stands for an infinite variance.
 UNRESOLVED = 1e8
 
@@ -273,7 +275,9 @@ def _groups_of_values(
         norm_variance = _norm_variance(step, a, a**2, d)
         with_bend, of_bend = _bent_norm(step, a, mean)
         norm_variance = norm_variance + of_bend
-        covariance = covariance + _at_most(with_bend, covariance, _MOST_ALIKE * np.sqrt(d * variance * norm_variance))
+        covariance = covariance + _at_most(
+            with_bend, covariance, _MOST_ALIKE * np.sqrt(d * variance * np.maximum(norm_variance, 0.0))
+        )
         floor = _LEAST_NORM * mean
         mean = np.maximum(mean + _beside(step, a, a**2, straight, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
@@ -438,7 +442,7 @@ def _bent_norm(step: StepStatistics, a: Array, mean: Array) -> tuple[Array, Arra
 
 def _at_most(added: Array, known: Array, bound: Array) -> Array:
     """Return what is added to a number, smoothly kept so small that the sum does not pass a bound of its size."""
-    room = np.maximum(bound - np.sign(added) * known, NOTHING)
+    room = np.maximum(bound - np.sign(added) * known, _LEAST_ROOM * bound + NOTHING)
     return np.asarray(added / (1 + (added / room) ** 4) ** 0.25)
 
 

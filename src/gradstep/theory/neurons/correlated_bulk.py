@@ -73,8 +73,8 @@ class CorrelatedClasses(NamedTuple):
     #: Shape (special,).
     common: Array
     longest: Array  #: Part of each class that belongs to the longest directions, shape (classes,).
-    #: What turns components of bt and v along the special directions into those of ``P bt``, ``P C bt``, ``P C^2 bt``
-    #: and ``P C P v`` (`gradstep.theory.step.row_fluctuations.RowFluctuations.bend_vector`). Shape (4, special).
+    #: Diagonals of ``P``, ``P C``, ``P C^2`` and ``P C P`` along the special directions: the factors of the components
+    #: of bt and v in `gradstep.theory.step.row_fluctuations.RowFluctuations.bend_vector`. Shape (4, special).
     bend_factors: Array
     #: The lengths of an input that the rows see, as `gradstep.theory.neurons.lengths.seen_lengths` takes them.
     #: Shape (groups, numbers).
@@ -175,10 +175,10 @@ def _bend_factors(samples: CorrelatedSamples | DampedSamples, special: Array, pa
 
 
 def _along_plane(samples: CorrelatedSamples | DampedSamples, part: Array) -> Array:
-    """Return the parts in the classes of C that bt and the spike have along eigenvectors, from those of all vectors.
+    """Return how bt and the spike along each eigenvector are divided between the classes of C.
 
-    Both have the shape (directions, classes). A class of few directions has little of an eigenvector, and may have most
-    of the two.
+    It follows from `part`, which says the same of all vectors; both have the shape (directions, classes). A class of
+    few directions has a small part of all vectors, but bt and the spike may lie mostly in it.
     """
     known = samples.spectrum
     spike = np.array([samples.quadratic(one) for one in np.eye(len(known.share))]) / samples.norm**2

@@ -48,7 +48,8 @@ _LARGEST_SPREAD = 1e6
 #: readout has nodes of its own. Between them both count: predictions must not jump where a search over the step passes
 #: by.
 _NORM_BY_READOUT = (0.0035, 0.007)
-#: Largest factor of the square in a deviation that is skewed. The skewness is then 1.5, at which leading order ends.
+#: Largest factor of the square in a deviation that is skewed. The skewness of the three nodes is then 1.5, and the
+#: leading order says no more.
 _MOST_BENT = 0.3
 #: Largest correlation of a projection and a norm up to which the second degree adds to it.
 _MOST_ALIKE = 0.9
@@ -272,9 +273,8 @@ def _groups_of_values(
     if rows == "network":
         law = step.fluctuations
         covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
-        norm_variance = _norm_variance(step, a, a**2, d)
         with_bend, of_bend = _bent_norm(step, a, mean)
-        norm_variance = norm_variance + of_bend
+        norm_variance = _norm_variance(step, a, a**2, d) + of_bend
         covariance = covariance + _at_most(
             with_bend, covariance, _MOST_ALIKE * np.sqrt(d * variance * np.maximum(norm_variance, 0.0))
         )

@@ -397,7 +397,7 @@ class DampedSamples:
 
     @property
     def _along_teacher(self) -> tuple[float, float, float]:
-        """What the step does not find of ``mu_1*``, ``phi0 <k>``, and l in `_parts`."""
+        """The part of ``mu_1*`` that the step leaves out, ``phi0 <k>``, and the l of `_parts`."""
         found, taken = (float(of @ self.kept) for of in (self.spectrum.teacher, self.ratio * self.spectrum.share))
         lost = self.linear * (1 - found)
         return lost, taken, self.linear * found + lost * taken

@@ -78,7 +78,10 @@ def with_second_degree(problem: Problem, step: StepStatistics, d: float, width: 
 
 
 def _row_vector(vector: _Vector, alike: _Vector, factor: float) -> _Vector:
-    """Return `_Form.vector` times a factor, less what isotropic inputs have: there all vectors but the last are one."""
+    """Return `_Form.vector` times a factor, less its value `alike` for isotropic inputs.
+
+    There ``P bt``, ``P C bt`` and ``P C^2 bt`` are the same vector, and ``P C P v`` has no part off the spike.
+    """
     bt, once, twice, spike = vector
     bt -= sum(alike[:3])
     return factor * bt, factor * once, factor * twice, factor * spike
@@ -90,7 +93,7 @@ def _along_rest(samples: CorrelatedSamples | DampedSamples, vector: _Vector) -> 
     sine = math.sqrt(max(1 - cosine**2, 0.0))
     if sine < _ALIGNED:
         return 0.0
-    common = known.teacher * samples.taught / samples.norm
+    common = _common(samples)
     of_teacher, of_spike = p * sum(k * c**power for power, k in enumerate(vector[:3])), vector[3] * p**2 * c
     along = float(known.teacher @ of_teacher + common @ of_spike)
     taken = float(common @ of_teacher) + samples.quadratic(of_spike) / samples.norm**2
@@ -174,21 +177,22 @@ class _Form(NamedTuple):
     def of(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
         """Return the form of a step."""
         known, p, norm, third = samples.spectrum, samples.made, samples.norm, _third(samples)
-        c, common = known.eigenvalue, known.teacher * samples.taught / norm
+        c, common = known.eigenvalue, _common(samples)
 
         def of_spike(values: Array) -> float:
             return samples.quadratic(values) / norm**2
 
         coupling = _coupling(samples.linear, third, float(common @ p))
-        mixed = [float(common @ (p * c**k)) for k in (1, 2, 3)]
-        among = [
-            [[known.teacher_moment(k), with_spike], [with_spike, of_spike(p**2 * c**k)]]
-            for k, with_spike in zip((1, 2, 3), mixed, strict=True)
-        ]
+        among = np.array(
+            [
+                [[known.teacher_moment(k), common @ (p * c**k)], [common @ (p * c**k), of_spike(p**2 * c**k)]]
+                for k in (1, 2, 3)
+            ]
+        )
         across = np.array([float(common @ c), of_spike(p * c)])
         along = norm * of_spike(c**2) + across @ coupling @ across
         cubes = known.moment(3), float(known.share @ (c - 1) ** 3)
-        return cls(norm, third, coupling, np.array(among), float(along), cubes)
+        return cls(norm, third, coupling, among, float(along), cubes)
 
     @classmethod
     def of_isotropic(cls, samples: CorrelatedSamples | DampedSamples) -> _Form:
@@ -221,7 +225,7 @@ class _Form(NamedTuple):
         return float(self.among[0, 0, 0])
 
     def mean(self, d: float) -> float:
-        """Return ``tr W C / d``, which rows on the sphere cannot leave together."""
+        """Return the mean of the form, ``tr W C / d``. Of rows on the sphere this part does not fluctuate."""
         return self.norm + float(np.trace(self.coupling @ self.among[0])) / d
 
     def of_teacher(self, d: float, *, sphere: bool) -> float:
@@ -241,6 +245,11 @@ class _Form(NamedTuple):
         once = float(of_bt) - sphere * self.mean(d)
         of_teacher = self.of_teacher(d, sphere=sphere)
         return self.third * of_teacher, linear * once, linear * self.norm, linear * float(of_spike)
+
+
+def _common(samples: CorrelatedSamples | DampedSamples) -> Array:
+    """Return the products of bt and v in each class of directions."""
+    return samples.spectrum.teacher * samples.taught / samples.norm
 
 
 def _coupling(linear: float, third: float, with_teacher: float) -> Array:

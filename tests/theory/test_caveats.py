@@ -42,6 +42,10 @@ def scaled(problem: gs.Problem, factor: int) -> gs.Problem:
         ("features that grow fast", {"activation": "hermite5", "n": 600, "n_step": 600}),
         ("near interpolation", {"n": 450, "ridge": 0.01}),
         ("few step samples after a strong step", {"eta": gs.Step(3.0, 0.5), "n_step": 30, "activation": "relu"}),
+        # Residuals of unequal sizes: 15.7 per cent, where those of one size have 2.5.
+        ("few step samples after a strong step",
+         {"activation": "relu", "teacher": "x", "eta": gs.Step(1.5, 0.5), "n_step": 30, "width": 400, "n": 700,
+          "ridge": 5.0, "readout": {-1.0: 0.5, 1.0: 0.5}, "noise": 0.0}),
         ("strong step, activation not odd",
          {"activation": "relu", "teacher": "3*x", "eta": gs.Step(2.5, 0.5), "n_step": 320, "noise": 0.5}),
         ("rows stretched along the teacher", {"activation": "abs", "teacher": "x**2 - 1"}),
@@ -125,6 +129,20 @@ def test_own_output_is_the_share_of_the_power_that_is_not_linear_times_the_stren
     added = step.spike**2 + step.bulk
     expected = factor * (varying - 0.25) / varying * added / (1 + added) / math.sqrt(200)
     assert indicators(gs.predict(problem))["own_output"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("teacher", "square", "fourth"), [("sign", 1.0, 1.0), ("x", 1.0, 3.0), ("H2", 2.0, 60.0)])
+@pytest.mark.parametrize("inputs", [None, gs.Inputs([3.0, 0.5], [0.2, 0.8])])
+def test_few_step_samples_are_fewer_if_residuals_are_unequal(teacher, square, fourth, inputs):
+    """The labels have these moments, and the residuals have the normal noise of the network's own output besides."""
+    case = GOOD.replace(teacher=teacher, noise=0.0, n_step=60, readout={-1.0: 0.5, 1.0: 0.5}, inputs=inputs)
+    step = step_statistics(case, 300, 450, 60)
+    part = step.bulk / (1 + step.spike**2 + step.bulk)
+    excess = 0.0 if inputs is None else (0.2 * 3**4 + 0.8 * 0.5**4) / (0.2 * 3**2 + 0.8 * 0.5**2) ** 2 - 1
+    noise = step.residual_noise
+    unequal = (fourth + 6 * noise * square + 3 * noise**2) / (square + noise) ** 2
+    assert unequal == pytest.approx(fourth / square**2, rel=0.01)
+    assert of(case)["few_step_samples"] == pytest.approx(part**2 * (5 * unequal + excess) / math.sqrt(300), rel=1e-6)
 
 
 def test_step_interpolation_is_the_share_that_ridge_regression_leaves_free():

@@ -216,10 +216,11 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``growth``: :math:`(2k)^2/(2d\,(1-t)^{(k-1)/2})`, the relative variance of the features' power that the length
           of an input makes, if this power grows like that of a polynomial of degree :math:`k`. A step lengthens the
           rows, which makes it larger for all but straight functions (:math:`k\le1`);
-        * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})/\sqrt d`, of the bulk's part :math:`t_b` of the
-          strength: few samples have few directions. Correlated inputs have fewer: of the eigenvalues :math:`c` of
-          their covariance, :math:`\langle c^4\rangle/\langle c^2\rangle^2-1`, but no more than :math:`\sqrt d`, is
-          added to :math:`d/n_{\text{step}}`, as to the second moment of the bulk's covariance;
+        * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})\,E r^4/(E r^2)^2/\sqrt d`, of the bulk's part
+          :math:`t_b` of the strength. Few samples have few directions, and fewer that matter if few residuals :math:`r`
+          are large. Correlated inputs have fewer, too: of the eigenvalues :math:`c` of their covariance,
+          :math:`\langle c^4\rangle/\langle c^2\rangle^2-1`, but no more than :math:`\sqrt d`, is added to what is
+          divided by :math:`\sqrt d`. Both are parts of the second moment of the bulk's covariance;
         * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices. If the readout has several
           values, the equations know them by diagonals in isotropic inputs, and by more in correlated ones. This is the
           product of the matrices' shares, whatever the readout and the inputs, and does not fall with the dimension;
@@ -265,7 +266,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
     longer = max(growth / 2 - 1, 0.0) / 2 * math.log(1 + spike + bulk)
     return {
         "growth": growth**2 / (2 * d) * math.exp(min(longer, math.log(_OUT_OF_RANGE))),
-        "few_step_samples": bulk_strength**2 * (per_sample + _excess(step, d)) / math.sqrt(d),
+        "few_step_samples": bulk_strength**2 * (per_sample * _unequal(step) + _excess(step, d)) / math.sqrt(d),
         "mixed_bulk": linear_bulk * (bulk - linear_bulk) / (1 + bulk) ** 2,
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
@@ -326,6 +327,12 @@ def _changed_by_own_output(problem: Problem, step: StepStatistics) -> float:
         alone = (1 + step.drift * values) ** 2
         change = step.stretch_square(values, values**2) - alone + (first + second * values) * values**2
         return abs(float(shares @ change)) / float(shares @ (alone + step.bulk * values**2))
+
+
+def _unequal(step: StepStatistics) -> float:
+    """Return ``E r^4 / (E r^2)^2`` of the residuals ``r`` of the step's samples: one if all are of one size."""
+    samples = step.correlated or step.samples
+    return 1.0 if samples is None else samples.law.mean(samples.law.relative_squares**2)
 
 
 def _excess(step: StepStatistics, d: float) -> float:

@@ -255,8 +255,9 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
         errors = _rough_errors(pool, pairs[place], start)
         if below:
             corrections[place] = pool.xp.log(errors.fit.weights / rough.weights[place])
-        # Most of the time of a pair goes into influences, which the diagonal has where the factors of both are known.
-        told = not np.isnan(known[place, 2:]).any()
+        # Most of the time of a pair goes into influences: those of the diagonal are kept where they are sure.
+        certain = rough.bounds[1, place] < rough.tolerances[place, 2:].min()
+        told = certain and not np.isnan(known[place, 2:]).any()
         cells[place] = cell = _cell(errors, False, scaled(place, rough.deviations[:, place]) if told else None)
         advance()
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])

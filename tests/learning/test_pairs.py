@@ -273,6 +273,22 @@ def test_many_rows_for_each_feature_need_no_pair_solved(monkeypatch):
     np.testing.assert_allclose(found.test_standard_error, exact.test_standard_error, rtol=0.1)
 
 
+def test_influences_are_not_computed_again_where_the_diagonal_has_them(monkeypatch):
+    """With many rows for each feature some errors need the whole resolvent, and standard errors do not."""
+    features, targets = rows("heavy tails", 1500, 25, seed=1)
+    counted, original = [], pairs.influences_on_errors
+    monkeypatch.setattr(pairs, "influences_on_errors", lambda errors: counted.append(errors) or original(errors))
+    ridges = np.logspace(-3, 1, 4) * np.square(features).sum() / features.shape[1]
+    options = {"n": np.linspace(150, 1200, 4).astype(int), "ridge": ridges}
+    gs.learning_curve(features, targets, **options)
+    again = len(counted)
+    found, exact, count = both(features, targets, monkeypatch, **options)
+    assert count > 0
+    assert again == 0
+    np.testing.assert_allclose(found.test_standard_error, exact.test_standard_error, rtol=0.1)
+    np.testing.assert_allclose(found.training_standard_error, exact.training_standard_error, rtol=0.1)
+
+
 def test_a_large_constant_in_the_targets_does_no_harm(monkeypatch):
     features, targets = rows("random features")
     features = np.column_stack([features, 1e3 * np.ones(150)])

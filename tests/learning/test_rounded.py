@@ -20,10 +20,10 @@ def resolvents(rows, request):
     return Resolvent(pool, ridge, own), SingleResolvent(pool, ridge, own)
 
 
-@pytest.mark.parametrize("paired", [True, False])
-def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, monkeypatch):
+@pytest.mark.parametrize(("paired", "few"), [(True, 2), (True, 3), (False, 3)])
+def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, few, monkeypatch):
     monkeypatch.setattr(resolvent, "_MOST_PAIRED_ROWS", 4000 if paired else 0)
-    monkeypatch.setattr(rounded, "_STRIP", 16)  # four strips, the last of them shorter
+    monkeypatch.setattr(rounded, "_ROWS_PER_FEATURE", few)  # these rows have 2.4 for each feature
     double, single = resolvents
     columns = RoundedResolvent(single)
     random = np.random.default_rng(2)
@@ -48,6 +48,23 @@ def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, monkey
     np.testing.assert_allclose(rest, rates[1] * double.quadratic(double.identity @ other_moment), rtol=1e-4)
     twice = double.quadratic(double.identity)
     np.testing.assert_allclose(columns.double()[:, 0], twice, rtol=1e-4)
+
+
+def test_quadratic_forms_are_sums_over_pairs_of_columns():
+    random = np.random.default_rng(4)
+    vectors, matrix = random.standard_normal((9, 5)), random.standard_normal((5, 5))
+    expected = np.einsum("mi,ij,mj->m", vectors, matrix, vectors)
+    np.testing.assert_allclose(resolvent.quadratic_forms(vectors, matrix), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 0.0, 1.0])
+def test_moments_of_values_of_any_sign_are_sums_over_rows(resolvents, sign):
+    columns = RoundedResolvent(resolvents[1])
+    values = np.random.default_rng(5).standard_normal((60, 1))
+    values = sign * np.abs(values) if sign else values
+    psi = columns.whitened.astype(float)
+    expected = np.einsum("mi,mj,m->ij", psi, psi, values[:, 0])
+    np.testing.assert_allclose(columns.moment(values)[0], expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_predictions_keep_double_precision_beside_a_large_constant(rows):

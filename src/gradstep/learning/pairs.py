@@ -72,8 +72,10 @@ def _nothing() -> None:
     """Take no notice of what is done."""
 
 
-def _cell(errors: RowErrors, classes: bool) -> Cell:
-    influences = np.stack([to_host(influences) for influences in influences_on_errors(errors)])
+def _cell(errors: RowErrors, classes: bool, influences: Host | None = None) -> Cell:
+    """Return the estimates of a pair from its errors, with influences (2, M) if they are known."""
+    if influences is None:
+        influences = np.stack([to_host(own) for own in influences_on_errors(errors)])
     wrong = (math.nan, math.nan)
     if classes:
         shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)
@@ -242,13 +244,21 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
         correction = sum(float(share) * corrections[other] for share, other in zip(shares, known, strict=True))
         return pool.xp.clip(diagonal * pool.xp.exp(correction), None, pairs[place][0] / pool.rows)
 
+    def scaled(place: int, deviations: Host) -> Host:
+        """Return the influences by the diagonal, scaled to standard deviations (2,)."""
+        influences = rough.influences[:, place]
+        return np.asarray(influences * (deviations / influences.std(axis=1))[:, None])
+
     def measure(place: int) -> Host:
         below = pairs[place][0] < pool.rows
         start = start_at(place) if below else None
         errors = _rough_errors(pool, pairs[place], start)
         if below:
             corrections[place] = pool.xp.log(errors.fit.weights / rough.weights[place])
-        cells[place] = cell = _cell(errors, classes=False)
+        # Most of the time of a pair goes into influences: those of the diagonal are kept where they are sure.
+        certain = rough.bounds[1, place] < rough.tolerances[place, 2:].min()
+        told = certain and not np.isnan(known[place, 2:]).any()
+        cells[place] = cell = _cell(errors, False, scaled(place, rough.deviations[:, place]) if told else None)
         advance()
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
         return np.asarray(found - logarithms[place])
@@ -261,8 +271,6 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
     unknown = (math.nan, math.nan)
     found = {}
     for place, pair in enumerate(pairs):
-        influences = rough.influences[:, place]
-        factor = deviations[:, place] / influences.std(axis=1)
         test, training = errors[:, place]
-        found[pair] = Cell(float(test), float(training), unknown, influences * factor[:, None], 0.0)
+        found[pair] = Cell(float(test), float(training), unknown, scaled(place, deviations[:, place]), 0.0)
     return alone | found | {pairs[place]: cell for place, cell in cells.items()}

@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device, is_numpy_array
-from scipy.linalg import get_lapack_funcs, solve_triangular
+from array_api_compat import array_namespace, device, is_numpy_array
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
 from gradstep.host import set_diagonal
 from gradstep.learning.pool import Array, Pool
 
-__all__ = ["Resolvent", "Summed", "holds_pairs", "squares_of_others"]
+__all__ = ["Resolvent", "Summed", "holds_pairs", "quadratic_forms", "squares_of_others"]
 
 #: Up to so many rows, and so many for each feature, the correlations of all pairs of rows are held: they cost a product
-#: of M x N with N x M, after which a sum over rows is a product with a vector. Measured at N = 200.
-_MOST_PAIRED_ROWS = 4000
+#: of M x N with N x M, after which a sum over rows is a product with a vector. The first number is a matter of memory.
+_MOST_PAIRED_ROWS = 8000
 _PAIRED_ROWS_PER_FEATURE = 30
 
 
@@ -27,22 +27,33 @@ def holds_pairs(pool: Pool) -> bool:
     return bool(rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank))
 
 
-def squares_of_others(correlations: Array) -> Array:
-    """Return the squares of the entries of a matrix, with zeros on the diagonal.
+def squares_of_others(rows: Array) -> Array:
+    """Return the squares of the products of rows (M, r) with each other, and zeros on the diagonal, shape (M, M).
 
     Next to interpolation a row's own entry is larger than all others by so much that it could not be subtracted later.
     """
-    squares = correlations**2
+    squares = rows @ rows.T
+    squares *= squares  # in place: of all that is held it is by far the largest
     set_diagonal(squares, 0.0)
     return squares
+
+
+def quadratic_forms(rows: Array, matrix: Array) -> Array:
+    """Return ``x^T matrix x`` for all rows x (B, r), shape (B,); the matrix (r, r) need not be symmetric."""
+    xp = array_namespace(rows)
+    if not is_numpy_array(rows):
+        return xp.sum((rows @ matrix) * rows, axis=1)
+    # Both halves of the matrix in one of them: the product with a triangle is half the work of another.
+    half = np.tril(matrix) + np.tril(matrix.T, -1)
+    product: Any = get_blas_funcs("trmm", (rows,))
+    return np.vecdot(product(1.0, half.T, rows.T, lower=False).T, rows)
 
 
 class Summed(NamedTuple):
     """A sum over rows of ``psi psi^T`` times values."""
 
     values: Array  #: Shape (M,) or (M, C).
-    #: The sum, as `moment` of a resolvent returns it; None where the correlations of all pairs of rows stand for it.
-    moment: Array | None
+    moment: Array | None  #: The sum, as `moment` of a resolvent returns it; None where it is not needed.
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +133,8 @@ class Resolvent:
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows, shape (M,)."""
-        xp, psi = self.pool.xp, self.whitened
-        return xp.concat([xp.sum((psi[part, :] @ moment) * psi[part, :], axis=1) for part in self.pool.blocks()])
+        psi = self.whitened
+        return self.pool.xp.concat([quadratic_forms(psi[part, :], moment) for part in self.pool.blocks()])
 
     def others(self, values: Array, moment: Array | None = None, *, symmetric: bool = False) -> Array:
         """Return for each row m the sum over the other rows k of ``(phi_m^T R phi_k)^2`` times values (M,), shape (M,).
@@ -150,4 +161,4 @@ class Resolvent:
     @cached_property
     def _pairs(self) -> Array:
         """Squares of ``phi_m^T R phi_k`` of different rows, and zeros on the diagonal, shape (M, M)."""
-        return squares_of_others(self.whitened @ self.whitened.T)
+        return squares_of_others(self.whitened)

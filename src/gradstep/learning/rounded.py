@@ -15,14 +15,14 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs, squares_of_others
+from gradstep.learning.resolvent import Resolvent, Summed, holds_pairs, quadratic_forms, squares_of_others
 
 __all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
 
-#: Rows of a matrix between all pairs of rows that are computed at once: with 2000 rows these are two megabytes.
-_STRIP = 256
 #: Solutions with a factor in single precision that are added up.
 _REFINEMENTS = 3
+#: Rows for each feature up to which matrices of pairs of rows are less work than those of pairs of features.
+_ROWS_PER_FEATURE = 2
 
 
 def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -> Array:
@@ -142,26 +142,9 @@ class RoundedResolvent:
         return self.pool.xp.astype(whitened, self.pool.xp.float32) if self.single else whitened
 
     @cached_property
-    def _correlations(self) -> Array:
-        """Correlations ``phi_m^T R phi_k`` of all pairs of rows, shape (M, M)."""
-        return self.whitened @ self.whitened.T
-
-    @cached_property
     def _pairs(self) -> Array:
-        """Squares of `_correlations`, and zeros on the diagonal, shape (M, M)."""
-        return squares_of_others(self._correlations)
-
-    @cached_property
-    def _turned(self) -> Array:
-        """Product of `whitened` with the `identity` over its largest number, and that number; shapes (M, r), ()."""
-        identity = self.whole.identity
-        size = _sizes(identity, None)
-        return self.whitened @ self.pool.xp.astype(identity / size, self.whitened.dtype), size
-
-    def _through_identity(self, rows: Array) -> Array:
-        """Return ``psi_m^T I rows_m`` for all rows (M, r), shape (M, 1)."""
-        turned, size = self._turned
-        return self.restored(self.pool.xp.sum(turned * rows, axis=1)[:, None], size)
+        """Squares of ``phi_m^T R phi_k`` of different rows, and zeros on the diagonal, shape (M, M)."""
+        return squares_of_others(self.whitened)
 
     def rounded(self, values: Array) -> tuple[Array, Array]:
         """Return values (M, C) in the precision of sums, each column divided by its largest, and the largest (C,)."""
@@ -175,53 +158,55 @@ class RoundedResolvent:
     def moment(self, values: Array) -> Array:
         """Return the sums over rows of ``psi psi^T`` times values (M, C) of any sign, shape (C, r, r)."""
         psi, (scaled, size) = self.whitened, self.rounded(values)
-        positive = float(self.pool.xp.min(values)) >= 0
+        signs = [_sign(values[:, column]) for column in range(values.shape[1])]
         sums = [
-            sum(_weighted(psi[part, :], scaled[part, column], positive) for part in self.pool.blocks())
-            for column in range(values.shape[1])
+            sum(_weighted(psi[part, :], scaled[part, column], sign) for part in self.pool.blocks())
+            for column, sign in enumerate(signs)
         ]
         return self.restored(self.pool.xp.stack(sums), size[:, None, None])
 
     def double(self) -> Array:
         """Return ``phi^T R R phi`` for all rows, shape (M, 1)."""
-        if not holds_pairs(self.pool):
-            return self.quadratic(self.identity)
-        return self._through_identity(self.whitened)
+        return self.quadratic(self.identity)
+
+    @property
+    def _few_rows(self) -> bool:
+        """Whether products of matrices (M, M) are less work than those of matrices (r, r) with all rows."""
+        rows, rank = self.pool.features.shape
+        return holds_pairs(self.pool) and bool(rows < _ROWS_PER_FEATURE * rank)
 
     def summed(self, values: Array) -> Summed:
         """Return sums over rows of ``psi psi^T`` times values (M, C) of any sign."""
-        return Summed(values, None if holds_pairs(self.pool) else self.moment(values))
+        return Summed(values, None if self._few_rows else self.moment(values))
 
     def chained(self, first: Summed, ridge: Array, second: Summed) -> Array:
         """Return ``psi^T (A + ridge I) B psi`` for all rows, shape (M, C): sums A (M, C) and B (M, 1), numbers (C,).
 
-        ``I`` is the `identity`. Where the correlations of all pairs of rows are held, the first sum is a product of a
-        vector with a matrix that all of its columns share.
+        ``I`` is the `identity`. With few rows the sums stand between correlations of pairs of rows, as a product of two
+        matrices entry by entry that all columns share.
         """
         if first.moment is not None and second.moment is not None:
-            return self.quadratic((first.moment + ridge[:, None, None] * self.identity) @ second.moment)
-        (scaled, size), psi = self.rounded(second.values), self.whitened
-        turned = psi @ (psi.T @ (scaled * psi))
-        (values, largest), found = self.rounded(first.values), 0 * first.values
-        rows = self.pool.rows
-        # The matrix between rows is symmetric: one of its halves is enough, in strips that stay in the cache.
-        for start in range(0, rows, _STRIP):
-            stop = min(start + _STRIP, rows)
-            strip = turned[start:stop, :] @ psi[start:, :].T
-            strip *= self._correlations[start:stop, start:]
-            found[start:stop, :] += self.restored(strip @ values[start:, :])
-            found[stop:, :] += self.restored(strip[:, stop - start :].T @ values[start:stop, :])
-        found = found * largest
-        if bool(self.pool.xp.any(ridge != 0)):
-            found = found + ridge * self._through_identity(turned)
-        return found * size
+            return self._through(first.moment + ridge[:, None, None] * self.identity, second.moment)
+        correlations, (scaled, size) = self.whitened @ self.whitened.T, self.rounded(second.values)
+        correlations *= _weighted(correlations, scaled[:, 0], _sign(second.values[:, 0]))
+        found = self._columns_of(correlations, first.values) * size
+        return found + ridge * self._through(self.identity, self.moment(second.values))
+
+    def _through(self, left: Array, right: Array) -> Array:
+        """Return ``psi^T left right psi`` for all rows, shape (M, C), and matrices (C, r, r) and (1, r, r)."""
+        sizes = _sizes(left, (1, 2)), _sizes(right, (1, 2))
+        scaled, other = (
+            self.pool.xp.astype(matrices / size[:, None, None], self.whitened.dtype)
+            for matrices, size in zip((left, right), sizes, strict=True)
+        )
+        return self.quadratic(scaled @ other) * (sizes[0] * sizes[1])
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows and moments (C, r, r), shape (M, C)."""
         xp, psi, size = self.pool.xp, self.whitened, _sizes(moment, (1, 2))
         scaled = xp.astype(moment / size[:, None, None], psi.dtype)
         columns = [
-            xp.concat([xp.sum((psi[part, :] @ own) * psi[part, :], axis=1) for part in self.pool.blocks()])
+            xp.concat([quadratic_forms(psi[part, :], own) for part in self.pool.blocks()])
             for own in (scaled[place, :, :] for place in range(moment.shape[0]))
         ]
         return self.restored(xp.stack(columns, axis=1), size)
@@ -250,9 +235,16 @@ class RoundedResolvent:
         return xp.reshape(found, targets.shape)
 
 
-def _weighted(rows: Array, values: Array, positive: bool) -> Array:
-    """Return the sum over rows (B, r) of their squares (r, r) times values (B,)."""
-    if not positive:
+def _sign(values: Array) -> float:
+    """Return one if no value (M,) is negative, minus one if none is positive, and otherwise zero."""
+    xp = array_namespace(values)
+    return 1.0 if float(xp.min(values)) >= 0 else -1.0 if float(xp.max(values)) <= 0 else 0.0
+
+
+def _weighted(rows: Array, values: Array, sign: float) -> Array:
+    """Return the sum over rows (B, r) of their squares (r, r) times values (B,) of one sign, or of either with zero."""
+    if not sign:
         return rows.T @ (values[:, None] * rows)
-    scaled = array_namespace(rows).sqrt(values)[:, None] * rows  # the product of a matrix with itself is half the work
-    return scaled.T @ scaled
+    # The product of a matrix with itself is half the work of another.
+    scaled = array_namespace(rows).sqrt(sign * values)[:, None] * rows
+    return sign * (scaled.T @ scaled)

@@ -81,7 +81,7 @@ class _Rule(NamedTuple):
 _RULES: Mapping[str, _Rule] = {
     "growth": _Rule("features that grow fast", 0.84, 1.0),
     "interpolation": _Rule("near interpolation", 0.023, 0.4),
-    "few_step_samples": _Rule("few step samples after a strong step", 0.4, 1.0),
+    "few_step_samples": _Rule("few step samples after a strong step", 0.3, 1.0),
     "mixed_bulk": _Rule("strong step, activation not odd", 0.21, 1.0),
     "stretch": _Rule("rows stretched along the teacher", 0.45, 1.0),
     "shared_sign": _Rule("constant readout, activation not odd", 0.69, 1.0),

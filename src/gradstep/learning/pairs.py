@@ -73,7 +73,7 @@ def _nothing() -> None:
 
 
 def _cell(errors: RowErrors, classes: bool, influences: Host | None = None) -> Cell:
-    """Return the estimates of a pair from its errors, with influences (2, M) if they are known."""
+    """Return the estimates of a pair from its errors. Without influences (2, M), they are computed."""
     if influences is None:
         influences = np.stack([to_host(own) for own in influences_on_errors(errors)])
     wrong = (math.nan, math.nan)
@@ -227,6 +227,8 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
     known[[leverages[pair] > _ALONE for pair in pairs]] = math.nan
     known[rough.whole, :2] = 0.0
     known[rough.scaled, 3] = math.nan
+    # Most of the time of a pair goes into influences: those of the diagonal are kept where their bound is small enough.
+    kept = (rough.bounds[1] < rough.tolerances[:, 2:].min(axis=1)) & ~np.isnan(known[:, 2:]).any(axis=1)
     cells: dict[int, Cell] = {}
     corrections: dict[int, Array] = {}
 
@@ -244,21 +246,14 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
         correction = sum(float(share) * corrections[other] for share, other in zip(shares, known, strict=True))
         return pool.xp.clip(diagonal * pool.xp.exp(correction), None, pairs[place][0] / pool.rows)
 
-    def scaled(place: int, deviations: Host) -> Host:
-        """Return the influences by the diagonal, scaled to standard deviations (2,)."""
-        influences = rough.influences[:, place]
-        return np.asarray(influences * (deviations / influences.std(axis=1))[:, None])
-
     def measure(place: int) -> Host:
         below = pairs[place][0] < pool.rows
         start = start_at(place) if below else None
         errors = _rough_errors(pool, pairs[place], start)
         if below:
             corrections[place] = pool.xp.log(errors.fit.weights / rough.weights[place])
-        # Most of the time of a pair goes into influences: those of the diagonal are kept where they are sure.
-        certain = rough.bounds[1, place] < rough.tolerances[place, 2:].min()
-        told = certain and not np.isnan(known[place, 2:]).any()
-        cells[place] = cell = _cell(errors, False, scaled(place, rough.deviations[:, place]) if told else None)
+        influences = rough.influences_of_size(place, rough.deviations[:, place]) if kept[place] else None
+        cells[place] = cell = _cell(errors, False, influences)
         advance()
         found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
         return np.asarray(found - logarithms[place])
@@ -272,5 +267,7 @@ def interpolated(pool: Pool, pairs: list[Pair], advance: Callable[[], None] = _n
     found = {}
     for place, pair in enumerate(pairs):
         test, training = errors[:, place]
-        found[pair] = Cell(float(test), float(training), unknown, scaled(place, deviations[:, place]), 0.0)
+        found[pair] = Cell(
+            float(test), float(training), unknown, rough.influences_of_size(place, deviations[:, place]), 0.0
+        )
     return alone | found | {pairs[place]: cell for place, cell in cells.items()}

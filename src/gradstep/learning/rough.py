@@ -64,6 +64,11 @@ class Rough(NamedTuple):
     #: to a factor that bounds do not tell. Shape (G,).
     scaled: NDArray[np.bool_]
 
+    def influences_of_size(self, place: int, deviations: Host) -> Host:
+        """Return the influences (2, M) of a pair, scaled to standard deviations (2,)."""
+        influences = self.influences[:, place]
+        return np.asarray(influences * (deviations / influences.std(axis=1))[:, None])
+
 
 def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
     """Return the tolerances of the logarithms of errors (2, G) and of their standard errors, shape (G, 4)."""

@@ -216,11 +216,11 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``growth``: :math:`(2k)^2/(2d\,(1-t)^{(k-1)/2})`, the relative variance of the features' power that the length
           of an input makes, if this power grows like that of a polynomial of degree :math:`k`. A step lengthens the
           rows, which makes it larger for all but straight functions (:math:`k\le1`);
-        * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})\,E r^4/(E r^2)^2/\sqrt d`, of the bulk's part
-          :math:`t_b` of the strength. Few samples have few directions, and fewer that matter if few residuals :math:`r`
-          are large. Correlated inputs have fewer, too: of the eigenvalues :math:`c` of their covariance,
-          :math:`\langle c^4\rangle/\langle c^2\rangle^2-1`, but no more than :math:`\sqrt d`, is added to what is
-          divided by :math:`\sqrt d`. Both are parts of the second moment of the bulk's covariance;
+        * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})\,E r^4/(E r^2)^2/\sqrt d`, with the bulk's part
+          :math:`t_b` of the strength. Few samples have few directions. Fewer of these matter if a few residuals
+          :math:`r` are much larger than the rest, and in correlated inputs. For eigenvalues :math:`c` of the inputs'
+          covariance, :math:`\langle c^4\rangle/\langle c^2\rangle^2-1`, but no more than :math:`\sqrt d`, is added
+          to :math:`(d/n_{\text{step}})\,E r^4/(E r^2)^2`. Both are terms of the second moment of the bulk's covariance;
         * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices. If the readout has several
           values, the equations know them by diagonals in isotropic inputs, and by more in correlated ones. This is the
           product of the matrices' shares, whatever the readout and the inputs, and does not fall with the dimension;
@@ -332,7 +332,9 @@ def _changed_by_own_output(problem: Problem, step: StepStatistics) -> float:
 def _unequal(step: StepStatistics) -> float:
     """Return ``E r^4 / (E r^2)^2`` of the residuals ``r`` of the step's samples: one if all are of one size."""
     samples = step.correlated or step.samples
-    return 1.0 if samples is None else samples.law.mean(samples.law.relative_squares**2)
+    if samples is None:
+        return 1.0
+    return 1 + samples.law.relative_variance(samples.law.residual**2, samples.law.square)
 
 
 def _excess(step: StepStatistics, d: float) -> float:

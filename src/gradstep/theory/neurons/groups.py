@@ -53,7 +53,8 @@ _NORM_BY_READOUT = (0.0035, 0.007)
 _MOST_BENT = 0.3
 #: Largest correlation of a projection and a norm up to which the second degree adds to it.
 _MOST_ALIKE = 0.9
-#: Least room below that bound, over the bound.
+#: Least room below that bound, over the bound: where the correlation is there already, hardly anything is added, and
+#: nothing is divided by zero.
 _LEAST_ROOM = 1e-9
 #: Stands for an infinite variance.
 UNRESOLVED = 1e8

@@ -10,6 +10,9 @@ Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averag
 ``j`` runs over classes of directions orthogonal to the spike. Class ``j`` holds a share ``p_j`` of the directions, in
 which the rows of group ``g`` have ``u_gj`` times their mean variance. An isotropic bulk is one class.
 
+Features may have further parts, each along directions of another kind: those along products of two or three coordinates
+(`gradstep.theory.neurons.products`). Each kind has its own slopes and classes, and adds sums of the same form.
+
 As a map from old to new values the equations increase ``V`` and ``R`` with every old value, by less than in proportion.
 In ``(log V, log R)`` the map is monotone and contracts, and Newton's method with its exact Jacobian converges in a few
 steps. All arrays have a leading batch axis. This project.
@@ -28,11 +31,12 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.equivalent.linearised import Linearised, LinearisedByPairs, SymmetricPairs
-from gradstep.theory.equivalent.stacks import identity, inverses, scaled_factors
+from gradstep.theory.equivalent.stacks import block_diagonal, identity, inverses, scaled_factors
 
 __all__ = [
     "TOLERANCE",
     "Core",
+    "Directions",
     "Leverage",
     "LeverageEquations",
     "LeverageTable",
@@ -103,41 +107,16 @@ class _Average(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LeverageTable:
-    """Tables of the features for the fixed point, with a batch axis (of length one where shared)."""
+class Directions:
+    """Directions of one kind, along which features have slopes, with a batch axis (of length one where shared)."""
 
-    #: ``g1`` and ``g2``, shape (1 or batch, groups, nodes).
-    slope: _Array
-    variance: _Array
-    weight: _Array  #: Probability weights of the nodes, shape (1 or batch, nodes).
-    fraction: _Array  #: ``N_g / N``, shape (1 or batch, groups).
-    #: ``p_j``, which sum to one (default: one class). Shape (1 or batch, classes).
+    slope: _Array  #: ``g1``, shape (1 or batch, groups, nodes).
+    #: ``p_j``: how many directions a class has, over the number of directions of the inputs. Those of the inputs sum to
+    #: one (default: one class). Shape (1 or batch, classes).
     share: _Array = field(default_factory=lambda: np.ones((1, 1)))
-    #: ``u_gj``, of mean one over the classes (default: one). Shape (1 or batch, classes, groups).
+    #: ``u_gj``: the variance of rows in a class, of which the sum with the shares is one (default: one).
+    #: Shape (1 or batch, classes, groups).
     profile: _Array = field(default_factory=lambda: np.ones((1, 1, 1)))
-
-    def __post_init__(self) -> None:
-        if self.variance.min() < _SMALLEST:
-            object.__setattr__(self, "variance", np.maximum(self.variance, _SMALLEST))
-
-    @cached_property
-    def average(self) -> _Average:
-        """Averages over the neurons, for the first guess.
-
-        All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each
-        group's own. What is left of a slope is the group's own, like the variance.
-        """
-        share = self.fraction[:, None]
-        mean = share @ self.slope
-        weighed = mean * self.weight[:, None]
-        # An even activation has groups with opposite slopes: nothing in common.
-        power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
-        shared = (self.slope @ weighed.mT) / power * mean
-        common, rest = shared**2, (self.slope - shared) ** 2 + self.variance
-        mean_common, mean_rest = ((share @ part)[:, 0] for part in (common, rest))
-        averages = (np.vecdot(mean, self.weight) for mean in (mean_common, mean_rest))
-        linear, nonlinear = np.broadcast_arrays(*averages)
-        return _Average(common, rest, mean_common, mean_rest, linear.tolist(), nonlinear.tolist())
 
     @cached_property
     def factors(self) -> tuple[_Array, _Array] | None:
@@ -155,11 +134,16 @@ class LeverageTable:
         few = dimensions <= _FEW * groups or _by_pairs(dimensions, groups, nodes)
         return (left, right) if few else None
 
+    @property
+    def few_slopes(self) -> _Array:
+        """The slopes between which the matrices of this kind are: of the factors, or of the groups."""
+        return self.slope if self.factors is None else self.factors[1]
+
     def mixed(self, values: _Array) -> _Array:
-        """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
+        """Return the sum over the directions of values of shape (batch, classes, rows, columns), over their number."""
         batch, classes, rows, columns = values.shape
         if classes == 1:
-            return np.asarray(values[:, 0])
+            return np.asarray(self.share[:, :, None] * values[:, 0])
         mean = np.vecmat(self.share, values.reshape(batch, classes, rows * columns))
         return np.asarray(mean.reshape(batch, rows, columns))
 
@@ -167,16 +151,67 @@ class LeverageTable:
         """Return the mean over the directions of the squares of values of shape (batch, classes, columns)."""
         return np.asarray(np.vecmat(self.share, np.square(values)))
 
-    def take(self, index: NDArray[np.bool_]) -> LeverageTable:
-        """Return the table of some members of the batch."""
-        columns = (self.slope, self.variance, self.weight, self.fraction, self.share, self.profile)
+    def take(self, index: NDArray[np.bool_]) -> Directions:
+        """Return the directions of some members of the batch."""
+        columns = (self.slope, self.share, self.profile)
         if all(len(column) == 1 for column in columns):
             return self
-        found = LeverageTable(*(column if len(column) == 1 else column[index] for column in columns))
+        found = Directions(*(column if len(column) == 1 else column[index] for column in columns))
         # The members keep the dimensions of the whole batch, which solutions of theirs may have.
         factors = self.factors and tuple(each if len(each) == 1 else each[index] for each in self.factors)
         object.__setattr__(found, "factors", factors)
         return found
+
+
+@dataclass(frozen=True)
+class LeverageTable:
+    """Tables of the features for the fixed point, with a batch axis (of length one where shared)."""
+
+    variance: _Array  #: ``g2``, shape (1 or batch, groups, nodes).
+    weight: _Array  #: Probability weights of the nodes, shape (1 or batch, nodes).
+    fraction: _Array  #: ``N_g / N``, shape (1 or batch, groups).
+    #: The kinds of directions, those of the inputs first.
+    kinds: tuple[Directions, ...]
+
+    def __post_init__(self) -> None:
+        if self.variance.min() < _SMALLEST:
+            object.__setattr__(self, "variance", np.maximum(self.variance, _SMALLEST))
+
+    @property
+    def linear(self) -> Directions:
+        """The directions of the inputs."""
+        return self.kinds[0]
+
+    @cached_property
+    def average(self) -> _Average:
+        """Averages over the neurons, for the first guess.
+
+        All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each
+        group's own. What is left of a slope is the group's own, like the variance, and so are slopes along other
+        directions than those of the inputs.
+        """
+        share, (linear, *others) = self.fraction[:, None], self.kinds
+        mean = share @ linear.slope
+        weighed = mean * self.weight[:, None]
+        # An even activation has groups with opposite slopes: nothing in common.
+        power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
+        shared = (linear.slope @ weighed.mT) / power * mean
+        common, rest = shared**2, (linear.slope - shared) ** 2 + self.variance
+        for kind in others:
+            rest = rest + kind.slope**2
+        mean_common, mean_rest = ((share @ part)[:, 0] for part in (common, rest))
+        averages = (np.vecdot(mean, self.weight) for mean in (mean_common, mean_rest))
+        of_slopes, nonlinear = np.broadcast_arrays(*averages)
+        return _Average(common, rest, mean_common, mean_rest, of_slopes.tolist(), nonlinear.tolist())
+
+    def take(self, index: NDArray[np.bool_]) -> LeverageTable:
+        """Return the table of some members of the batch."""
+        kinds = tuple(kind.take(index) for kind in self.kinds)
+        columns = (self.variance, self.weight, self.fraction)
+        alike = all(new is old for new, old in zip(kinds, self.kinds, strict=True))
+        if alike and all(len(column) == 1 for column in columns):
+            return self
+        return LeverageTable(*(column if len(column) == 1 else column[index] for column in columns), kinds)
 
 
 @dataclass(frozen=True)
@@ -226,11 +261,11 @@ class Whole(NamedTuple):
     inverse: _Array  #: ``(I + D_j^1/2 V1 D_j^1/2)^-1``, shape (batch, classes, groups, groups).
     dressed: _Array  #: Their product, shape (batch, classes, groups, nodes).
 
-    def of_nodes(self, table: LeverageTable) -> _Array:
+    def of_nodes(self, directions: Directions) -> _Array:
         """Return ``g1 (D_j^-1 + V1)^-1 g1`` between nodes, shape (batch, classes, nodes, nodes)."""
         return np.asarray(self.columns.mT @ self.dressed)
 
-    def of_groups_and_nodes(self, table: LeverageTable) -> _Array:
+    def of_groups_and_nodes(self, directions: Directions) -> _Array:
         """Return `dressed`, shape (batch, classes, groups, nodes)."""
         return self.dressed.copy()
 
@@ -238,7 +273,7 @@ class Whole(NamedTuple):
         """Return what the fit takes from the identity, shape (batch, classes, groups, groups)."""
         return identity(self.inverse.shape[2]) - self.inverse
 
-    def from_groups(self, table: LeverageTable, vector: _Array) -> _Array:
+    def from_groups(self, directions: Directions, vector: _Array) -> _Array:
         """Return `dressed` and `of_groups` summed over groups with the weights (batch, groups).
 
         Shape (batch, classes, nodes + groups).
@@ -269,23 +304,23 @@ class Core(NamedTuple):
     damping: _Array  #: ``K_j``, shape (batch, classes, dimensions, dimensions).
     form: _Array  #: ``S_j K_j``, shape (batch, classes, dimensions, dimensions).
 
-    def of_nodes(self, table: LeverageTable) -> _Array:
+    def of_nodes(self, directions: Directions) -> _Array:
         """Return what `Whole.of_nodes` does."""
-        right = _factors(table)[1][:, None]
+        right = _factors(directions)[1][:, None]
         return np.asarray(right.mT @ (self.form @ right))
 
-    def of_groups_and_nodes(self, table: LeverageTable) -> _Array:
+    def of_groups_and_nodes(self, directions: Directions) -> _Array:
         """Return what `Whole.of_groups_and_nodes` does."""
-        return np.asarray((self.rows @ self.damping) @ _factors(table)[1][:, None])
+        return np.asarray((self.rows @ self.damping) @ _factors(directions)[1][:, None])
 
     def of_groups(self) -> _Array:
         """Return what `Whole.of_groups` does."""
         return np.asarray(self.taken @ self.rows.mT)
 
-    def from_groups(self, table: LeverageTable, vector: _Array) -> _Array:
+    def from_groups(self, directions: Directions, vector: _Array) -> _Array:
         """Return what `Whole.from_groups` does."""
         weights = vector[:, None]
-        nodes = np.vecmat(np.vecmat(weights, self.rows), self.damping) @ _factors(table)[1]
+        nodes = np.vecmat(np.vecmat(weights, self.rows), self.damping) @ _factors(directions)[1]
         return np.concatenate([nodes, np.matvec(self.rows, np.vecmat(weights, self.taken))], axis=2)
 
     def of_class(self, index: int) -> Core:
@@ -297,10 +332,10 @@ class Core(NamedTuple):
         return Core(*(values[index] for values in self))
 
 
-def _factors(table: LeverageTable) -> tuple[_Array, _Array]:
-    """Return the factors of a table that has some."""
-    assert table.factors is not None
-    return table.factors
+def _factors(directions: Directions) -> tuple[_Array, _Array]:
+    """Return the factors of slopes that have some."""
+    assert directions.factors is not None
+    return directions.factors
 
 
 class Leverage(NamedTuple):
@@ -312,7 +347,7 @@ class Leverage(NamedTuple):
     remaining: _Array  #: ``1 / (1 + V)``: what the fit leaves of a sample's residual. Shape (batch, nodes).
     sample_weight: _Array  #: ``n w (1 / (1 + V) + population)``, shape (batch, nodes).
     density: _Array  #: ``D`` (diagonal), its mean over the directions. Shape (batch, groups).
-    matrices: Whole | Core  #: Those of the classes.
+    matrices: tuple[Whole | Core, ...]  #: Those of the classes, for each kind of directions.
     variance: _Array  #: ``D g2``, shape (batch, groups, nodes).
     load: _Array  #: ``D`` times what the samples add to a neuron's ridge, shape (batch, groups).
     following: _Array  #: Right-hand sides of the equations for ``V`` and ``R``, shape (batch, nodes + groups).
@@ -328,7 +363,7 @@ class Leverage(NamedTuple):
     def take(self, index: NDArray[np.bool_]) -> Leverage:
         """Return the evaluation for some members of the batch."""
         arrays = {name: values[index] for name, values in self._asdict().items() if name != "matrices"}
-        return Leverage(matrices=self.matrices.take(index), **arrays)
+        return Leverage(matrices=tuple(each.take(index) for each in self.matrices), **arrays)
 
 
 def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = False) -> Leverage:
@@ -342,50 +377,51 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
 
     Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
     """
-    table, slope = equations.table, equations.table.slope
-    nodes = slope.shape[2]
+    table, nodes = equations.table, equations.table.weight.shape[1]
     values = np.exp(state)
     leverage, resolvent = values[:, :nodes], values[:, nodes:]
     remaining = np.reciprocal(1 + leverage)
     sample_weight = equations.weighed(remaining)
     density = equations.per_direction * resolvent
-    root = np.sqrt(density[:, None] * table.profile)
     variance = density[:, :, None] * table.variance
-    solved = _over_groups if stable or table.factors is None else _over_dimensions
-    matrices, raised, load = solved(table, root, sample_weight, variance, stable=stable)
+    raised, load, matrices = np.add.reduce(variance, axis=1), np.matvec(variance, sample_weight), []
+    for kind in table.kinds:
+        root = np.sqrt(density[:, None] * kind.profile)
+        by_groups = stable or kind.factors is None
+        found = _over_groups(kind, root, sample_weight, stable) if by_groups else _over_dimensions(kind, root, sample_weight)
+        matrices.append(found[0])
+        raised += found[1]
+        load += found[2]
     next_leverage = equations.directions[:, None] * raised
     next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following / values)
     residual = _largest(gap)
     return Leverage(
-        leverage, resolvent, remaining, sample_weight, density, matrices, variance, load, following, gap, residual
+        leverage, resolvent, remaining, sample_weight, density, tuple(matrices), variance, load, following, gap, residual
     )
 
 
 def _over_groups(
-    table: LeverageTable, root: _Array, sample_weight: _Array, variance: _Array, *, stable: bool
+    directions: Directions, root: _Array, sample_weight: _Array, stable: bool
 ) -> tuple[Whole, _Array, _Array]:
-    """Return the matrices, the leverages for each direction and the `load`."""
-    columns = root[..., None] * table.slope[:, None]
+    """Return the matrices of one kind of directions, and what it adds to leverages for each direction and to `load`."""
+    columns = root[..., None] * directions.slope[:, None]
     if stable:
         inverse, dressed = _stably_dressed(columns, sample_weight)
     else:
-        inverse = inverses(inner(linear_gain(table, sample_weight), root))
+        inverse = inverses(inner(linear_gain(directions, sample_weight), root))
         dressed = inverse @ columns
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
-    gain = table.mixed(columns * dressed) + variance
+    gain = directions.mixed(columns * dressed)
     return Whole(columns, inverse, dressed), np.add.reduce(gain, axis=1), np.matvec(gain, sample_weight)
 
 
-def _over_dimensions(
-    table: LeverageTable, root: _Array, sample_weight: _Array, variance: _Array, *, stable: bool = False
-) -> tuple[Core, _Array, _Array]:
+def _over_dimensions(directions: Directions, root: _Array, sample_weight: _Array) -> tuple[Core, _Array, _Array]:
     """Return what `_over_groups` does, from the factors of the slopes."""
-    matrices, (_, right) = _core(_factors(table), root, sample_weight), _factors(table)
-    raised = np.add.reduce(right * (table.mixed(matrices.form) @ right), axis=1) + np.add.reduce(variance, axis=1)
-    own = np.add.reduce(matrices.rows * matrices.taken, axis=3)
-    return matrices, raised, np.vecmat(table.share, own) + np.matvec(variance, sample_weight)
+    matrices, (_, right) = _core(_factors(directions), root, sample_weight), _factors(directions)
+    raised = np.add.reduce(right * (directions.mixed(matrices.form) @ right), axis=1)
+    return matrices, raised, np.vecmat(directions.share, np.add.reduce(matrices.rows * matrices.taken, axis=3))
 
 
 def _core(factors: tuple[_Array, _Array], root: _Array, sample_weight: _Array) -> Core:
@@ -410,9 +446,9 @@ def _triangle(right: _Array, sample_weight: _Array) -> _Array:
     return np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
 
 
-def linear_gain(table: LeverageTable, sample_weight: _Array) -> _Array:
+def linear_gain(directions: Directions, sample_weight: _Array) -> _Array:
     """Return ``V1``, shape (batch, groups, groups), for weights of shape (batch, nodes)."""
-    return np.asarray((table.slope * sample_weight[:, None]) @ table.slope.mT)
+    return np.asarray((directions.slope * sample_weight[:, None]) @ directions.slope.mT)
 
 
 def _largest(values: _Array) -> _Array:
@@ -443,12 +479,12 @@ class Undamped(NamedTuple):
     middle: _Array  #: Shape (batch, classes, dimensions, dimensions).
 
     @classmethod
-    def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array, gain: _Array) -> Undamped:
+    def of(cls, directions: Directions, root: _Array, sample_weight: _Array, gain: _Array) -> Undamped:
         """Return the inverses for ``D_j^1/2`` of shape (batch, classes, groups), weights (batch, nodes) and ``V1``."""
-        if table.factors is None:
+        if directions.factors is None:
             matrices = inverses(inner(gain, root))
             return cls(root, matrices, root[:, 0, :, None], matrices[..., :0, :0])
-        left, right = table.factors
+        left, right = directions.factors
         left = left @ _triangle(right, sample_weight).mT
         weighed = root[..., None] * left[:, None]
         return cls(root, None, left, inverses(identity(left.shape[2]) + weighed.mT @ weighed))
@@ -585,46 +621,41 @@ def _average_neuron(
     return 1 / a, damping
 
 
-def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
+def _mean_square(directions: Directions, matrices: Whole | Core, density: _Array) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes.
 
     A square at two nodes is a form in the products of two slopes. Where there are fewer of these products than nodes,
     it is quicker to take the mean of these forms.
     """
-    matrices, nodes, classes = point.matrices, point.variance.shape[2], table.profile.shape[1]
-    slopes = _slopes(table, matrices)
+    slopes, classes = directions.few_slopes, directions.profile.shape[1]
+    nodes = slopes.shape[2]
     numbers, products = classes * nodes**2, SymmetricPairs.number(slopes.shape[1])
     if _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
         pairs = SymmetricPairs.among(slopes.shape[1])
         known = pairs.of(slopes)
-        return np.asarray(known.mT @ pairs.mean_square(_forms(table, point), table.share) @ known)
+        return np.asarray(known.mT @ pairs.mean_square(_forms(directions, matrices, density), directions.share) @ known)
     if numbers <= _AT_ONCE:
-        return _mixed_squares(table, matrices.of_nodes(table))
-    found = np.zeros((len(point.variance), nodes, nodes), dtype=point.following.dtype)
+        return _mixed_squares(directions, matrices.of_nodes(directions))
+    found = np.zeros((len(density), nodes, nodes), dtype=density.dtype)
     for index in range(classes):
-        square = matrices.of_class(index).of_nodes(table)[:, 0]
+        square = matrices.of_class(index).of_nodes(directions)[:, 0]
         np.square(square, out=square)
-        square *= table.share[:, index, None, None]
+        square *= directions.share[:, index, None, None]
         found += square
     return found
 
 
-def _slopes(table: LeverageTable, matrices: Whole | Core) -> _Array:
-    """Return the slopes at the nodes between which the matrices are: of the groups, or of the factors."""
-    return _factors(table)[1] if isinstance(matrices, Core) else table.slope
-
-
-def _forms(table: LeverageTable, point: Leverage) -> _Array:
+def _forms(directions: Directions, matrices: Whole | Core, density: _Array) -> _Array:
     """Return what two slopes are multiplied by in a leverage, shape (batch, classes, slopes, slopes)."""
-    if isinstance(point.matrices, Core):
-        return point.matrices.form
-    root = np.sqrt(point.density[:, None] * table.profile)
-    return np.asarray(root[..., None] * point.matrices.inverse * root[..., None, :])
+    if isinstance(matrices, Core):
+        return matrices.form
+    root = np.sqrt(density[:, None] * directions.profile)
+    return np.asarray(root[..., None] * matrices.inverse * root[..., None, :])
 
 
-def _mixed_squares(table: LeverageTable, values: _Array) -> _Array:
+def _mixed_squares(directions: Directions, values: _Array) -> _Array:
     """Return the mean over the classes of the squares of values, whose memory is used: new memory costs more."""
-    return table.mixed(np.square(values, out=values))
+    return directions.mixed(np.square(values, out=values))
 
 
 def couplings(table: LeverageTable, point: Leverage) -> _Array:
@@ -635,12 +666,13 @@ def couplings(table: LeverageTable, point: Leverage) -> _Array:
     Docs, "Uniform equivalent", equation (E16).
     """
     batch, groups, nodes = point.variance.shape
-    matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
-    matrix[:, :nodes, :nodes] = _mean_square(table, point)
-    source = _mixed_squares(table, point.matrices.of_groups_and_nodes(table)) + point.variance
-    matrix[:, :nodes, nodes:] = source.mT
-    matrix[:, nodes:, :nodes] = source
-    matrix[:, nodes:, nodes:] = _mixed_squares(table, point.matrices.of_groups())
+    matrix = np.zeros((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
+    matrix[:, nodes:, :nodes] = point.variance
+    for kind, matrices in zip(table.kinds, point.matrices, strict=True):
+        matrix[:, :nodes, :nodes] += _mean_square(kind, matrices, point.density)
+        matrix[:, nodes:, :nodes] += _mixed_squares(kind, matrices.of_groups_and_nodes(kind))
+        matrix[:, nodes:, nodes:] += _mixed_squares(kind, matrices.of_groups())
+    matrix[:, :nodes, nodes:] = matrix[:, nodes:, :nodes].mT
     return matrix
 
 
@@ -672,26 +704,35 @@ def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | Li
 
     Docs, "Uniform equivalent", equations (E15) and (E16).
     """
-    table, matrices, (batch, groups, nodes) = equations.table, point.matrices, point.variance.shape
-    slopes = _slopes(table, matrices)
-    if not _by_pairs(slopes.shape[1], groups, nodes):
+    kinds, (batch, groups, nodes) = equations.table.kinds, point.variance.shape
+    slopes = [kind.few_slopes for kind in kinds]
+    if not _by_pairs(slopes[0].shape[1], groups, nodes, *(each.shape[1] for each in slopes[1:])):
         return linearised(equations, point)
-    if isinstance(matrices, Core):
-        of_groups = matrices.rows @ matrices.damping
-    else:
-        of_groups = matrices.inverse * np.sqrt(point.density[:, None] * table.profile)[:, :, None]
-    pairs = SymmetricPairs.among(slopes.shape[1])
-    known = pairs.of(slopes)
-    # Each member has its own, since those of some may be replaced.
-    known = known if len(known) == batch else np.repeat(known, batch, axis=0)
-    source = table.mixed(pairs.of(of_groups.mT)).mT @ known + point.variance
-    square, between = pairs.mean_square(_forms(table, point), table.share), _mixed_squares(table, matrices.of_groups())
-    return LinearisedByPairs(known, square, source, between, *_units(equations, point))
+    source, between = point.variance.copy(), np.zeros((batch, groups, groups), dtype=point.following.dtype)
+    products, squares = [], []
+    for kind, matrices, few in zip(kinds, point.matrices, slopes, strict=True):
+        if isinstance(matrices, Core):
+            of_groups = matrices.rows @ matrices.damping
+        else:
+            of_groups = matrices.inverse * np.sqrt(point.density[:, None] * kind.profile)[:, :, None]
+        pairs = SymmetricPairs.among(few.shape[1])
+        known = pairs.of(few)
+        # Each member has its own, since those of some may be replaced.
+        products.append(known if len(known) == batch else np.repeat(known, batch, axis=0))
+        squares.append(pairs.mean_square(_forms(kind, matrices, point.density), kind.share))
+        source += kind.mixed(pairs.of(of_groups.mT)).mT @ known
+        between += _mixed_squares(kind, matrices.of_groups())
+    known = products[0] if len(products) == 1 else np.concatenate(products, axis=1)
+    return LinearisedByPairs(known, block_diagonal(squares), source, between, *_units(equations, point))
 
 
-def _by_pairs(dimensions: int, groups: int, nodes: int) -> bool:
-    """Return whether equations between pairs of dimensions of the slopes take less time than a matrix over nodes."""
-    return nodes >= _MANY_NODES and SymmetricPairs.number(dimensions) + groups <= _FEW_UNKNOWNS * nodes
+def _by_pairs(dimensions: int, groups: int, nodes: int, *others: int) -> bool:
+    """Return whether equations between pairs of dimensions of the slopes take less time than a matrix over nodes.
+
+    Slopes along further kinds of directions have `others` as their numbers of dimensions.
+    """
+    pairs = sum(map(SymmetricPairs.number, (dimensions, *others)))
+    return nodes >= _MANY_NODES and pairs + groups <= _FEW_UNKNOWNS * nodes
 
 
 def couplings_times(
@@ -733,11 +774,14 @@ def _cancelled(equations: LeverageEquations, point: Leverage) -> bool:
 
     They do at nodes where the slopes of nearly all neurons vanish.
     """
-    if not isinstance(point.matrices, Core):
-        return False
-    size, form = np.abs(_factors(equations.table)[1]), np.abs(equations.table.mixed(point.matrices.form))
-    terms, nodes = np.add.reduce(size * (form @ size), axis=1), point.leverage.shape[1]
-    return bool((equations.directions[:, None] * terms > _CANCELLED * point.following[:, :nodes]).any())
+    nodes = point.leverage.shape[1]
+    for kind, matrices in zip(equations.table.kinds, point.matrices, strict=True):
+        if isinstance(matrices, Core):
+            size, form = np.abs(_factors(kind)[1]), np.abs(kind.mixed(matrices.form))
+            terms = equations.directions[:, None] * np.add.reduce(size * (form @ size), axis=1)
+            if (terms > _CANCELLED * point.following[:, :nodes]).any():
+                return True
+    return False
 
 
 def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
@@ -806,15 +850,15 @@ def _renewed(near: _Near, equations: LeverageEquations, point: Leverage, last: _
 
 
 def _store(
-    solution: Leverage | _Near | Whole | Core,
+    solution: Leverage | _Near | Whole | Core | tuple[Whole | Core, ...],
     members: NDArray[np.intp] | NDArray[np.bool_],
-    found: Leverage | _Near | Whole | Core,
+    found: Leverage | _Near | Whole | Core | tuple[Whole | Core, ...],
 ) -> None:
     """Write what was found for some members, of the same kind, into that of all."""
     values: Any
     new: Any
     for values, new in zip(solution, found, strict=True):
-        if isinstance(values, Whole | Core):
+        if isinstance(values, tuple):
             _store(values, members, new)
         else:
             values[members] = new

@@ -118,23 +118,21 @@ def _ladder(
 
     Docs, "Spread", equations (D5) and (D6).
     """
-    point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
-    root = np.sqrt(point.density[:, None, :] * profile)
-    table = draw.tables.shared.leverage_table
+    point, table = fits.point, draw.tables.shared.leverage_table
     nodes = len(draw.tables.features.weight)
     hop = np.zeros((len(a), source.shape[1], source.shape[1]))
     of_nodes, source_of, of_groups = hop[:, :nodes, :nodes], hop[:, nodes:, :nodes], hop[:, nodes:, nodes:]
     # One class after the other: the matrices of all classes together may be gigabytes.
-    for j, part in enumerate(share):
-        matrices = point.matrices.of_class(j)
-        slope = matrices.of_groups_and_nodes(table)[:, 0] / root[:, j, :, None]
-        own = matrices.of_groups()[:, 0] / (root[:, j, :, None] * root[:, j, None, :])
-        between = profile[j, :, None] * profile[j]
-        _add_products(of_nodes, matrices.of_nodes(table)[:, 0], a, b, part, 1.0)
-        _add_products(source_of, slope, a, b, part, profile[j, :, None])
-        _add_products(of_groups, own, a, b, part, between)
+    for kind, matrices in zip(table.kinds, point.matrices, strict=True):
+        for j, (part, profile) in enumerate(zip(kind.share[0], kind.profile[0], strict=True)):
+            of_class, root = matrices.of_class(j), np.sqrt(point.density * profile)
+            slope = of_class.of_groups_and_nodes(kind)[:, 0] / root[..., None]
+            own = of_class.of_groups()[:, 0] / (root[..., None] * root[:, None])
+            _add_products(of_nodes, of_class.of_nodes(kind)[:, 0], a, b, part, 1.0)
+            _add_products(source_of, slope, a, b, part, profile[:, None])
+            _add_products(of_groups, own, a, b, part, profile[:, None] * profile)
     of_nodes *= draw.directions
-    source_of += draw.tables.features.variance
+    source_of += table.variance[0]
     of_groups /= draw.directions
     hop[:, :nodes, nodes:] = np.swapaxes(source_of, 1, 2)
     # In the units in which it is symmetric, where nothing large hides what is small.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf, zsysv
 
 __all__ = [
     "LARGEST_STACK",
+    "block_diagonal",
     "cholesky",
     "identity",
     "inverses",
@@ -42,6 +44,17 @@ def identity(size: int) -> _Array:
     matrix = np.eye(size)
     matrix.flags.writeable = False
     return matrix
+
+
+def block_diagonal(blocks: Sequence[_Array]) -> _Array:
+    """Return matrices with given blocks, each of shape (batch, size, size), on the diagonal and zero elsewhere."""
+    if len(blocks) == 1:
+        return blocks[0]
+    ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
+    found = np.zeros((len(blocks[0]), ends[-1], ends[-1]), dtype=blocks[0].dtype)
+    for start, stop, block in zip(ends, ends[1:], blocks, strict=False):
+        found[:, start:stop, start:stop] = block
+    return found
 
 
 def solved(matrices: _Array, right: _Array) -> _Array:

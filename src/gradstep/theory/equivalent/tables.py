@@ -18,7 +18,7 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
 from gradstep.sizes import Sizes
 from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
-from gradstep.theory.equivalent.leverage import LeverageTable, Separable
+from gradstep.theory.equivalent.leverage import Directions, LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
@@ -141,9 +141,8 @@ class Tables:
     def leverage_table(self) -> LeverageTable:
         """The tables that the fixed point takes."""
         features, bulk = self.features, self.bulk
-        return LeverageTable(
-            features.slope, features.variance, features.weight, self.groups.weight, bulk.share, bulk.profile.mT
-        )
+        linear = Directions(features.slope, bulk.share, bulk.profile.mT)
+        return LeverageTable(features.variance, features.weight, self.groups.weight, (linear,))
 
     @cached_property
     def separable_bulk(self) -> tuple[Separable, Separable, Separable]:

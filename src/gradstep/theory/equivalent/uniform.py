@@ -140,7 +140,7 @@ def _along_readout(equations: LeverageEquations, point: Leverage, groups: Groups
     cosine = np.divide(groups.readout, length, out=np.zeros_like(length), where=length > 0)
     before, after = length * groups.initial, length * (groups.initial - groups.taken)
     # D^1/2 Psi D^1/2, for the directions on average.
-    taken = equations.table.mixed(point.matrices.of_groups())
+    taken = equations.table.linear.mixed(point.matrices[0].of_groups())
     lost = before[..., None] * before[..., None, :] - after[..., None] * after[..., None, :]
     lost = (equations.directions / equations.width)[:, None, None] * taken * lost
     one = identity(lost.shape[1])
@@ -358,11 +358,12 @@ def _means(
         target = target - np.vecmat(fixed, means)
     values = half_weight * target
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
-    gain = linear_gain(tables.leverage_table, sample_weight)
+    linear = tables.leverage_table.linear
+    gain = linear_gain(linear, sample_weight)
     try:
         if tables.joint:
             level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
-            inverse = Undamped.of(tables.leverage_table, root, sample_weight, gain)
+            inverse = Undamped.of(linear, root, sample_weight, gain)
             unknowns, overlap, free = _joint_fit(
                 spikes, values, level, root, inverse, spread, point, gain, tables, fixed
             )
@@ -382,11 +383,11 @@ def _means(
     own = np.matvec(readout.whole, readout.cosine * mean)
     within = np.sqrt(np.maximum(1 - np.square(readout.cosine), 0.0)) * np.matvec(readout.lost, own)
     # The missing bulk makes sources negative. A part of the solution is known, and without it no source is below zero.
-    known, weight, table = own * np.sqrt(equations.directions[:, None]), tables.groups.weight, tables.leverage_table
+    known, weight = own * np.sqrt(equations.directions[:, None]), tables.groups.weight
     missing = np.zeros((len(known), nodes + known.shape[1]))
     for sign, part in ((-1, readout.before), (1, readout.after)):
         along = known * part / np.sqrt(equations.width[:, None])
-        missing += sign * table.mixed_squares(point.matrices.from_groups(table, along))
+        missing += sign * linear.mixed_squares(point.matrices[0].from_groups(linear, along))
     less, more = (np.vecdot(weight, np.square(readout.before + sign * readout.after)) for sign in (-1, 1))
     shift = np.sqrt(less * more)[:, None] * np.square(own) / equations.neurons
     slopes = overlap @ features.slope

@@ -24,7 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, evaluate, linearised
+from gradstep.theory.equivalent.leverage import (
+    Directions,
+    LeverageEquations,
+    LeverageTable,
+    evaluate,
+    linearised,
+)
 from gradstep.theory.equivalent.linearised import SymmetricPairs
 from gradstep.theory.equivalent.stacks import LARGEST_STACK, scaled_factors, solved_definite
 from gradstep.theory.spectra.stieltjes import Point, in_half_plane
@@ -169,8 +175,8 @@ class FeatureEquations:
 
     @cached_property
     def _table(self) -> LeverageTable:
-        columns = (self.slope, self.variance, self.weight, self.neurons / self.width)
-        return LeverageTable(*(column[None] for column in columns))
+        columns = (self.variance, self.weight, self.neurons / self.width)
+        return LeverageTable(*(column[None] for column in columns), (Directions(self.slope[None]),))
 
     def _right_sides(self, gap: ComplexArray, following: ComplexArray) -> ComplexArray:
         """Return the gap, and how z moves the right-hand sides, of which only those of the resolvents contain it."""

@@ -5,6 +5,8 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -24,6 +26,7 @@ from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
 from gradstep.theory.neurons.leading_direction import groups_along_leading, longest_directions, share_along_leading
 from gradstep.theory.neurons.plane import groups_in_plane
+from gradstep.theory.neurons.products import Products, products_of
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
 from gradstep.theory.step.second_degree import with_second_degree
@@ -45,7 +48,7 @@ __all__ = [
 _LARGEST_EIGENVALUE = 1 / 8
 
 Array = NDArray[np.float64]
-_Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
+_Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk, Products)
 
 #: Dimension that stands for the proportional limit. Effects of finite size fall like 1/d, or like 1/sqrt(d) where
 #: the network's own output or an even part of the activation matters: at most 3e-6 of an error in 151 of 153 random
@@ -69,6 +72,8 @@ def without_fit(problem: Problem) -> Problem:
     return bare
 
 
+#: Least part of the features' noise that is left without the parts along products.
+_LEAST_NOISE = 1e-6
 #: How many nodes there are where a second direction is resolved too, over those without it.
 _COARSER = 0.6
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps,
@@ -93,6 +98,8 @@ class Tables:
     features: ConditionalFeatures
     groups: Groups
     bulk: Bulk
+    #: Classes of the products of two coordinates and of three, or none where these count as noise of each neuron's own.
+    products: tuple[Products, ...] = ()
 
     @cached_property
     def shared(self) -> Tables:
@@ -106,13 +113,15 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        alike = int(self.joint) + 2 * int(self.in_plane), self._lengths.shape[1]
+        alike = int(self.joint) + 2 * int(self.in_plane), self._lengths.shape[1], len(self.products)
         return (*features.mean.shape, len(bulk.share), len(bulk.teacher), *alike)
 
     @property
     def _lengths(self) -> Array:
         """The lengths of an input that the features follow: those of the bulk, or none in the limit of large sizes."""
-        return self.bulk.lengths if self.features.length_slope.size else self.bulk.lengths[..., :0]
+        lengths = self.bulk.lengths if self.features.length_slope.size else self.bulk.lengths[..., :0]
+        # The first one may be resolved by nodes of its own.
+        return lengths[..., 1:] if self.features.length.any() else lengths
 
     @cached_property
     def shared_mean(self) -> Array:
@@ -141,8 +150,13 @@ class Tables:
     def leverage_table(self) -> LeverageTable:
         """The tables that the fixed point takes."""
         features, bulk = self.features, self.bulk
-        linear = Directions(features.slope, bulk.share, bulk.profile.mT)
-        return LeverageTable(features.variance, features.weight, self.groups.weight, (linear,))
+        kinds, variance = [Directions(features.slope, bulk.share, bulk.profile.mT)], features.variance
+        for products, slope in zip(self.products, np.moveaxis(features.products, -3, 0), strict=False):
+            kinds.append(Directions(slope, products.share, products.profile.mT))
+            variance = variance - slope**2
+        # What is left of the features is noise. Differences stand for derivatives in the slopes.
+        variance = np.maximum(variance, _LEAST_NOISE * features.variance)
+        return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
 
     @cached_property
     def separable_bulk(self) -> tuple[Separable, Separable, Separable]:
@@ -326,6 +340,8 @@ def tables_of(
     if regrouped is not None:
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
+    bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
+    real = dimension < np.inf and not problem.is_limit and rows == "network"
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -334,9 +350,10 @@ def tables_of(
         finer * refine,
         dimension,
         any_loss=any_loss,
+        lengths=bulk.lengths[:, 0] * math.sqrt(2 / (sizes.d - 1)) if real and os.environ.get("LEN") else None,
     )
-    bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
-    return Tables(features, groups, bulk)
+    products = products_of(groups.weight, bulk, 0 * bulk.spike, sizes.d) if real else []
+    return Tables(features, groups, bulk, tuple(products[: int(os.environ.get("DEG", "2"))]))
 
 
 def _tables_in_plane(
@@ -367,6 +384,7 @@ def _tables_in_plane(
     # With a great many samples their law is a point, but for the stretch along the teacher: as if there were few.
     bulk = yield from bulk_law(problem, step, along, sizes.d, sizes.d, "structured", of_rules, longest=longest)
     quadratic = moments(link_of(problem.teacher)).quadratic
+    alone = bulk
     if leading:
         groups, bulk = groups_along_leading(along, bulk, quadratic, step, problem.readout, sizes.d)
     else:
@@ -382,7 +400,11 @@ def _tables_in_plane(
         any_loss=any_loss,
         overlap=bulk.overlap,
     )
-    return Tables(features, groups, bulk)
+    if problem.is_limit:
+        return Tables(features, groups, bulk)
+    products, times = products_of(along.weight, alone, bulk.second, sizes.d), len(groups.weight) // len(along.weight)
+    repeated = (replace(each, profile=np.repeat(each.profile, times, axis=0)) for each in products)
+    return Tables(features, groups, bulk, tuple(repeated)[: int(os.environ.get("DEG", "2"))])
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
@@ -409,6 +431,7 @@ def stacked(members: Sequence[Tables]) -> Tables:
         _stacked([t.features for t in members]),
         _stacked([t.groups for t in members]),
         _stacked([t.bulk for t in members]),
+        tuple(_stacked(list(each)) for each in zip(*(t.products for t in members), strict=True)),
     )
 
 

@@ -69,17 +69,21 @@ class ConditionalFeatures:
     teacher_mean: NDArray[np.float64]
     teacher_slope: NDArray[np.float64]
     teacher_square: NDArray[np.float64]
-    #: Slope of ``g0`` along the length of an isotropic input, a standard normal (`row_features`).
+    #: Slope of ``g0`` along the length of an isotropic input, a standard normal. The square of that length off the
+    #: spike has the relative variance ``2/(d-1)``, and scales the variance of every pre-activation. This is a small
+    #: change of each neuron, but the same for all. If neurons share the sign of the spike, it has the same effect on the
+    #: fit as a spike of order ``d**-1/2``.
     #: Shape (groups, nodes) or (groups, 0).
     length_slope: NDArray[np.float64]
     #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
     #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
-    #: Slopes along products of two and of three coordinates off the spike, in units of normalised Hermite polynomials.
-    #: Shape (degrees, groups, nodes), or none.
-    products: NDArray[np.float64]
-    #: The length of an input where that is resolved, in standard deviations; zero otherwise. Shape (nodes,).
-    length: NDArray[np.float64]
+    #: Slope along products of two coordinates off the spike, for the normalised Hermite polynomial.
+    #: Shape (groups, nodes) or (groups, 0).
+    curvature: NDArray[np.float64]
+    #: Factor of the variance of a pre-activation. Where features are resolved along the length of an input, nodes of
+    #: short and of long inputs take turns; elsewhere it is one. Shape (groups, nodes).
+    stretch: NDArray[np.float64]
 
     @cached_property
     def first(self) -> NDArray[np.intp]:
@@ -105,8 +109,6 @@ _AVERAGED = 1.5
 #: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
 #: over the groups, take less time.
 _DIMENSION, _FEW = 1e-5, 0.5
-#: Standard deviation of the relative variance of a pre-activation that is not reached.
-_LARGEST_LENGTH = 0.9
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
 #: Added to the range for each degree above three of a polynomial teacher, whose square grows farther out; and the most.
@@ -226,16 +228,15 @@ def row_features(
     rest: NDArray[np.float64] | float = 0.0,
     stretch: NDArray[np.float64] | float = 1.0,
 ) -> tuple[Smoothed, NDArray[np.float64]]:
-    """Return averages of the features of each group, given kappa, and their parts of higher degree.
+    """Return averages of the features of each group, given kappa, and their part of second degree.
 
     The dimension may be infinite. Where a second direction is resolved, `rest`, shape (nodes,), are the coordinates
     along it. The length of an input scales the variance of every pre-activation by `stretch`, shape (groups, nodes).
 
-    The averages have shape (groups, nodes). The second result are the coefficients of the normalised Hermite
-    polynomials of degree two and three in the pre-activation off the spike, shape (2, groups, nodes), or
-    (0, groups, nodes) in infinite dimension. They follow from how mean and slope change with the variance of the
-    pre-activation. Raises `InvalidInput` if the activation grows so fast that its averages over rows after the step are
-    infinite, or so large that their products are.
+    The averages have shape (groups, nodes). The second result is the coefficient of the normalised Hermite polynomial
+    of degree two in the pre-activation off the spike, shape (groups, nodes), or (groups, 0) in infinite dimension. It
+    follows from how the mean changes with the variance of the pre-activation. Raises `InvalidInput` if the activation
+    grows so fast that its averages over rows after the step are infinite, or so large that their products are.
 
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
     """
@@ -257,9 +258,8 @@ def row_features(
     # Copies: what tables keep must not hold on to the averages of the longer ones.
     row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:
-        return row, np.empty((0, *row.mean.shape))
-    mean, slope = ((values[1] - values[0]) / _CHANGE for values in (found.mean, found.slope))
-    return row, np.stack([math.sqrt(2) * mean, (2 * slope - row.slope) / math.sqrt(6)])
+        return row, np.empty((len(row.mean), 0))
+    return row, np.asarray((found.mean[1] - row.mean) * (math.sqrt(2) / _CHANGE))
 
 
 def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
@@ -328,30 +328,15 @@ def conditional_features(
     if plane:
         across = on_the_whole_line(known, square, overlap)
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
-    length, stretch = np.zeros(len(kappa)), np.ones((len(groups.weight), 1))
+    stretch = np.ones((len(groups.weight), len(kappa)))
     if lengths is not None and dimension < np.inf:
-        # Two nodes have the mean and the variance of a length. No variance may be below zero.
-        length = np.tile([-1.0, 1.0], len(kappa))
+        # Two nodes have the mean and the variance of a length.
         kappa, weight, square, known = (np.repeat(of, 2, axis=-1) for of in (kappa, weight / 2, square, known))
-        stretch = 1 + length * (lengths / (1 + (lengths / _LARGEST_LENGTH) ** 4) ** 0.25)[:, None]
-    row, products = row_features(activation, groups, kappa, dimension, stretch=stretch)
+        stretch = 1 + lengths[:, None] * np.tile([-1.0, 1.0], len(kappa) // 2)
+    row, curvature = row_features(activation, groups, kappa, dimension, stretch=stretch)
     h0, h1 = known
-    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, _by_length(products, dimension)
-    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), products, length)
-
-
-def _by_length(products: NDArray[np.float64], dimension: float) -> NDArray[np.float64]:
-    """Return how the mean features follow the length of an isotropic input, for a standard deviation of it.
-
-    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
-    every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
-    spike, it has the same effect on the fit as a spike of order ``d**-1/2``.
-
-    Docs, "Uniform equivalent", equation (E7).
-    """
-    if not len(products):
-        return np.empty((products.shape[1], 0))
-    return np.asarray(products[0] / np.sqrt(dimension - 1))
+    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, curvature / np.sqrt(dimension - 1)
+    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), curvature, stretch)
 
 
 def _of_any_loss(teacher: ScalarFunction, overlaps: Overlaps, kappa: NDArray[np.float64], finer: float) -> AlongRest:
@@ -383,9 +368,11 @@ def _in_plane(
         values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)
     )
     _check_resolution(len(kappa), groups, activation)
-    row, products = row_features(activation, groups, kappa, dimension, t)
+    row, curvature = row_features(activation, groups, kappa, dimension, t)
     left, right, _ = scaled_factors(row.slope, _DIMENSION)
     slope = left @ right if left.shape[1] < _FEW * len(left) else row.slope
     tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden
-    length = _by_length(products, dimension)
-    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, products, np.zeros_like(t))
+    length = curvature / np.sqrt(dimension - 1)
+    return ConditionalFeatures(
+        kappa, weight / weight.sum(), *tables, length, t, curvature, np.ones_like(row.mean)
+    )

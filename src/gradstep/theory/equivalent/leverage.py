@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -106,6 +106,14 @@ class _Average(NamedTuple):
     nonlinear: list[float]
 
 
+def _mixed(share: _Array, values: _Array) -> _Array:
+    """Return the sum over classes of values of shape (batch, classes, rows, columns), with weights (batch, classes)."""
+    batch, classes, rows, columns = values.shape
+    if classes == 1:
+        return np.asarray(share[:, :, None] * values[:, 0])
+    return np.asarray(np.vecmat(share, values.reshape(batch, classes, rows * columns)).reshape(batch, rows, columns))
+
+
 @dataclass(frozen=True)
 class Directions:
     """Directions of one kind, along which features have slopes, with a batch axis (of length one where shared)."""
@@ -117,6 +125,9 @@ class Directions:
     #: ``u_gj``: the variance of rows in a class, of which the sum with the shares is one (default: one).
     #: Shape (1 or batch, classes, groups).
     profile: _Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+    #: Factors of the slopes in each class at even and at odd nodes, where these are for short and for long inputs; or
+    #: the factor one for all nodes (default). Shape (1 or batch, classes, 2) or (1, 1, 1).
+    stretch: _Array = field(default_factory=lambda: np.ones((1, 1, 1)))
 
     @cached_property
     def factors(self) -> tuple[_Array, _Array] | None:
@@ -131,8 +142,35 @@ class Directions:
             return None
         left, right, _ = scaled_factors(self.slope, _DIMENSION)
         dimensions = left.shape[2]
-        few = dimensions <= _FEW * groups or _by_pairs(dimensions, groups, nodes)
+        few = dimensions <= _FEW * groups or _by_pairs(self.parts * SymmetricPairs.number(dimensions), groups, nodes)
         return (left, right) if few else None
+
+    @property
+    def parts(self) -> int:
+        """Number of parts of the nodes in each of which the slopes in a class have a factor of their own: two or one."""
+        return self.stretch.shape[2]
+
+    def part(self, index: int) -> slice:
+        """Return the nodes of one part."""
+        return slice(index, None, self.parts)
+
+    def stretched(self, slopes: _Array) -> _Array:
+        """Return slopes with their factors in each class, shape (batch, classes or 1, slopes, nodes)."""
+        if self.parts == 1:
+            return slopes[:, None]
+        return np.asarray(slopes[:, None] * np.tile(self.stretch, slopes.shape[2] // self.parts)[:, :, None])
+
+    def squared_stretch(self, one: int, other: int) -> _Array:
+        """Return the shares times the squared factors at the nodes of two parts, shape (1 or batch, classes)."""
+        return np.asarray(self.share * np.square(self.stretch[..., one] * self.stretch[..., other]))
+
+    def of_class(self, index: int) -> Directions:
+        """Return the directions of one class."""
+        stretch = self.stretch if self.stretch.shape[1] == 1 else self.stretch[:, index : index + 1]
+        alone = slice(index, index + 1)
+        found = Directions(self.slope, self.share[:, alone], self.profile[:, alone], stretch)
+        object.__setattr__(found, "factors", self.factors)
+        return found
 
     @property
     def few_slopes(self) -> _Array:
@@ -141,11 +179,7 @@ class Directions:
 
     def mixed(self, values: _Array) -> _Array:
         """Return the sum over the directions of values of shape (batch, classes, rows, columns), over their number."""
-        batch, classes, rows, columns = values.shape
-        if classes == 1:
-            return np.asarray(self.share[:, :, None] * values[:, 0])
-        mean = np.vecmat(self.share, values.reshape(batch, classes, rows * columns))
-        return np.asarray(mean.reshape(batch, rows, columns))
+        return _mixed(self.share, values)
 
     def mixed_squares(self, values: _Array) -> _Array:
         """Return the mean over the directions of the squares of values of shape (batch, classes, columns)."""
@@ -153,7 +187,7 @@ class Directions:
 
     def take(self, index: NDArray[np.bool_]) -> Directions:
         """Return the directions of some members of the batch."""
-        columns = (self.slope, self.share, self.profile)
+        columns = (self.slope, self.share, self.profile, self.stretch)
         if all(len(column) == 1 for column in columns):
             return self
         found = Directions(*(column if len(column) == 1 else column[index] for column in columns))
@@ -306,12 +340,12 @@ class Core(NamedTuple):
 
     def of_nodes(self, directions: Directions) -> _Array:
         """Return what `Whole.of_nodes` does."""
-        right = _factors(directions)[1][:, None]
+        right = directions.stretched(_factors(directions)[1])
         return np.asarray(right.mT @ (self.form @ right))
 
     def of_groups_and_nodes(self, directions: Directions) -> _Array:
         """Return what `Whole.of_groups_and_nodes` does."""
-        return np.asarray((self.rows @ self.damping) @ _factors(directions)[1][:, None])
+        return np.asarray((self.rows @ self.damping) @ directions.stretched(_factors(directions)[1]))
 
     def of_groups(self) -> _Array:
         """Return what `Whole.of_groups` does."""
@@ -320,7 +354,8 @@ class Core(NamedTuple):
     def from_groups(self, directions: Directions, vector: _Array) -> _Array:
         """Return what `Whole.from_groups` does."""
         weights = vector[:, None]
-        nodes = np.vecmat(np.vecmat(weights, self.rows), self.damping) @ _factors(directions)[1]
+        right = directions.stretched(_factors(directions)[1])
+        nodes = np.vecmat(np.vecmat(np.vecmat(weights, self.rows), self.damping), right)
         return np.concatenate([nodes, np.matvec(self.rows, np.vecmat(weights, self.taken))], axis=2)
 
     def of_class(self, index: int) -> Core:
@@ -406,7 +441,7 @@ def _over_groups(
     directions: Directions, root: _Array, sample_weight: _Array, stable: bool
 ) -> tuple[Whole, _Array, _Array]:
     """Return the matrices of one kind of directions, and what it adds to leverages for each direction and to `load`."""
-    columns = root[..., None] * directions.slope[:, None]
+    columns = root[..., None] * directions.stretched(directions.slope)
     if stable:
         inverse, dressed = _stably_dressed(columns, sample_weight)
     else:
@@ -419,36 +454,54 @@ def _over_groups(
 
 def _over_dimensions(directions: Directions, root: _Array, sample_weight: _Array) -> tuple[Core, _Array, _Array]:
     """Return what `_over_groups` does, from the factors of the slopes."""
-    matrices, (_, right) = _core(_factors(directions), root, sample_weight), _factors(directions)
-    raised = np.add.reduce(right * (directions.mixed(matrices.form) @ right), axis=1)
+    matrices, right, parts = _core(directions, root, sample_weight), _factors(directions)[1], directions.parts
+    raised = np.empty((len(root), right.shape[2]), dtype=root.dtype)
+    for index in range(parts):
+        weight = directions.share * np.square(directions.stretch[..., index])
+        here, form = right[..., directions.part(index)], _mixed(weight, matrices.form)
+        raised[:, directions.part(index)] = np.add.reduce(here * (form @ here), axis=1)
     return matrices, raised, np.vecmat(directions.share, np.add.reduce(matrices.rows * matrices.taken, axis=3))
 
 
-def _core(factors: tuple[_Array, _Array], root: _Array, sample_weight: _Array) -> Core:
+def _core(directions: Directions, root: _Array, sample_weight: _Array) -> Core:
     """Return the matrices over the dimensions of the slopes."""
-    left, right = factors
+    left, _ = _factors(directions)
     rows = root[..., None] * left[:, None]
     product = rows.mT @ rows
     one = identity(product.shape[-1])
     if np.iscomplexobj(root):
-        gain = ((right * sample_weight[:, None]) @ right.mT)[:, None]
+        gain = linear_gain(replace(directions, slope=_factors(directions)[1]), sample_weight)
         damping = np.linalg.inv(one + gain @ product)
         return Core(rows, rows @ (damping @ gain), damping, product @ damping)
     # The matrix to invert is symmetric, and at least the identity.
-    triangle = _triangle(right, sample_weight)[:, None]
+    triangle = _triangle(directions, sample_weight)
     middle = triangle.mT @ inverses(one + triangle @ product @ triangle.mT) @ triangle
     damping = one - middle @ product
     return Core(rows, rows @ middle, damping, product @ damping)
 
 
-def _triangle(right: _Array, sample_weight: _Array) -> _Array:
-    """Return the triangular ``T`` with ``G = T^T T``, for the products ``G`` of factors at weighed nodes."""
-    return np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
+def _triangle(directions: Directions, sample_weight: _Array) -> _Array:
+    """Return the triangular ``T`` with ``G = T^T T``, for the products ``G`` of factors at weighed nodes, by class.
+
+    Shape (batch, classes or 1, dimensions, dimensions).
+    """
+    rows = (_factors(directions)[1] * np.sqrt(sample_weight)[:, None]).mT
+    if directions.parts == 1:
+        return np.asarray(np.linalg.qr(rows, mode="r"))[:, None]
+    # The triangles of all classes from those of the parts.
+    halves = [np.linalg.qr(rows[:, directions.part(index)], mode="r")[:, None] for index in range(directions.parts)]
+    scaled = [directions.stretch[..., [index], None] * half for index, half in enumerate(halves)]
+    return np.asarray(np.linalg.qr(np.concatenate(scaled, axis=2), mode="r"))
 
 
 def linear_gain(directions: Directions, sample_weight: _Array) -> _Array:
-    """Return ``V1``, shape (batch, groups, groups), for weights of shape (batch, nodes)."""
-    return np.asarray((directions.slope * sample_weight[:, None]) @ directions.slope.mT)
+    """Return ``V1``, shape (batch, classes or 1, groups, groups), for weights of shape (batch, nodes)."""
+    slope, found = directions.slope, np.zeros((1, 1, 1, 1))
+    for index in range(directions.parts):
+        here = slope[..., directions.part(index)]
+        gain = (here * sample_weight[:, None, directions.part(index)]) @ here.mT
+        found = found + np.square(directions.stretch[..., [index], None]) * gain[:, None]
+    return np.asarray(found)
 
 
 def _largest(values: _Array) -> _Array:
@@ -457,12 +510,12 @@ def _largest(values: _Array) -> _Array:
 
 
 def inner(linear_gain: _Array, root: _Array) -> _Array:
-    """Return ``I + D^1/2 V1 D^1/2`` for diagonal ``D^1/2`` of shape (batch, classes, groups).
+    """Return ``I + D^1/2 V1 D^1/2`` for diagonal ``D^1/2`` of shape (batch, classes, groups), and V1 by class.
 
     It is symmetric and at least the identity: its inverse is safe however small the groups are.
     """
-    matrix = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
-    matrix += identity(linear_gain.shape[1])
+    matrix = root[..., :, None] * linear_gain * root[..., None, :]
+    matrix += identity(root.shape[2])
     return matrix
 
 
@@ -484,8 +537,7 @@ class Undamped(NamedTuple):
         if directions.factors is None:
             matrices = inverses(inner(gain, root))
             return cls(root, matrices, root[:, 0, :, None], matrices[..., :0, :0])
-        left, right = directions.factors
-        left = left @ _triangle(right, sample_weight).mT
+        left = directions.factors[0] @ _triangle(directions, sample_weight)[:, 0].mT
         weighed = root[..., None] * left[:, None]
         return cls(root, None, left, inverses(identity(left.shape[2]) + weighed.mT @ weighed))
 
@@ -629,20 +681,37 @@ def _mean_square(directions: Directions, matrices: Whole | Core, density: _Array
     """
     slopes, classes = directions.few_slopes, directions.profile.shape[1]
     nodes = slopes.shape[2]
-    numbers, products = classes * nodes**2, SymmetricPairs.number(slopes.shape[1])
+    numbers, products = classes * nodes**2, directions.parts * SymmetricPairs.number(slopes.shape[1])
     if _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
-        pairs = SymmetricPairs.among(slopes.shape[1])
-        known = pairs.of(slopes)
-        return np.asarray(known.mT @ pairs.mean_square(_forms(directions, matrices, density), directions.share) @ known)
+        known, square = _pairs_of_slopes(directions, matrices, density)
+        return np.asarray(known.mT @ square @ known)
     if numbers <= _AT_ONCE:
         return _mixed_squares(directions, matrices.of_nodes(directions))
     found = np.zeros((len(density), nodes, nodes), dtype=density.dtype)
     for index in range(classes):
-        square = matrices.of_class(index).of_nodes(directions)[:, 0]
+        square = matrices.of_class(index).of_nodes(directions.of_class(index))[:, 0]
         np.square(square, out=square)
         square *= directions.share[:, index, None, None]
         found += square
     return found
+
+
+def _pairs_of_slopes(directions: Directions, matrices: Whole | Core, density: _Array) -> tuple[_Array, _Array]:
+    """Return the products of two slopes, and how two of them raise each other (see `LinearisedByPairs`).
+
+    The products of different parts of the nodes follow each other. Shapes (1 or batch, pairs, nodes) and
+    (batch, pairs, pairs).
+    """
+    slopes, parts = directions.few_slopes, range(directions.parts)
+    pairs, forms = SymmetricPairs.among(slopes.shape[1]), _forms(directions, matrices, density)
+    products = pairs.of(slopes)
+    if len(parts) == 1:
+        return products, pairs.mean_square(forms, directions.squared_stretch(0, 0))
+    known = np.zeros((len(slopes), len(parts) * products.shape[1], slopes.shape[2]), dtype=slopes.dtype)
+    for index, rows in enumerate(np.split(np.arange(known.shape[1]), len(parts))):
+        known[:, rows, directions.part(index)] = products[..., directions.part(index)]
+    square = [[pairs.mean_square(forms, directions.squared_stretch(one, other)) for other in parts] for one in parts]
+    return known, np.block(square)
 
 
 def _forms(directions: Directions, matrices: Whole | Core, density: _Array) -> _Array:
@@ -705,33 +774,32 @@ def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | Li
     Docs, "Uniform equivalent", equations (E15) and (E16).
     """
     kinds, (batch, groups, nodes) = equations.table.kinds, point.variance.shape
-    slopes = [kind.few_slopes for kind in kinds]
-    if not _by_pairs(slopes[0].shape[1], groups, nodes, *(each.shape[1] for each in slopes[1:])):
+    number = sum(kind.parts * SymmetricPairs.number(kind.few_slopes.shape[1]) for kind in kinds)
+    if not _by_pairs(number, groups, nodes):
         return linearised(equations, point)
     source, between = point.variance.copy(), np.zeros((batch, groups, groups), dtype=point.following.dtype)
     products, squares = [], []
-    for kind, matrices, few in zip(kinds, point.matrices, slopes, strict=True):
+    for kind, matrices in zip(kinds, point.matrices, strict=True):
         if isinstance(matrices, Core):
             of_groups = matrices.rows @ matrices.damping
         else:
             of_groups = matrices.inverse * np.sqrt(point.density[:, None] * kind.profile)[:, :, None]
-        pairs = SymmetricPairs.among(few.shape[1])
-        known = pairs.of(few)
+        pairs = SymmetricPairs.among(kind.few_slopes.shape[1])
+        by_group = pairs.of(of_groups.mT)
+        for index in range(kind.parts):
+            here, weight = kind.part(index), kind.share * np.square(kind.stretch[..., index])
+            source[..., here] += _mixed(weight, by_group).mT @ pairs.of(kind.few_slopes[..., here])
+        known, square = _pairs_of_slopes(kind, matrices, point.density)
         # Each member has its own, since those of some may be replaced.
         products.append(known if len(known) == batch else np.repeat(known, batch, axis=0))
-        squares.append(pairs.mean_square(_forms(kind, matrices, point.density), kind.share))
-        source += kind.mixed(pairs.of(of_groups.mT)).mT @ known
+        squares.append(square)
         between += _mixed_squares(kind, matrices.of_groups())
     known = products[0] if len(products) == 1 else np.concatenate(products, axis=1)
     return LinearisedByPairs(known, block_diagonal(squares), source, between, *_units(equations, point))
 
 
-def _by_pairs(dimensions: int, groups: int, nodes: int, *others: int) -> bool:
-    """Return whether equations between pairs of dimensions of the slopes take less time than a matrix over nodes.
-
-    Slopes along further kinds of directions have `others` as their numbers of dimensions.
-    """
-    pairs = sum(map(SymmetricPairs.number, (dimensions, *others)))
+def _by_pairs(pairs: int, groups: int, nodes: int) -> bool:
+    """Return whether equations between pairs of dimensions of the slopes take less time than a matrix over nodes."""
     return nodes >= _MANY_NODES and pairs + groups <= _FEW_UNKNOWNS * nodes
 
 

@@ -125,10 +125,10 @@ def _ladder(
     # One class after the other: the matrices of all classes together may be gigabytes.
     for kind, matrices in zip(table.kinds, point.matrices, strict=True):
         for j, (part, profile) in enumerate(zip(kind.share[0], kind.profile[0], strict=True)):
-            of_class, root = matrices.of_class(j), np.sqrt(point.density * profile)
-            slope = of_class.of_groups_and_nodes(kind)[:, 0] / root[..., None]
+            of_class, alone, root = matrices.of_class(j), kind.of_class(j), np.sqrt(point.density * profile)
+            slope = of_class.of_groups_and_nodes(alone)[:, 0] / root[..., None]
             own = of_class.of_groups()[:, 0] / (root[..., None] * root[:, None])
-            _add_products(of_nodes, of_class.of_nodes(kind)[:, 0], a, b, part, 1.0)
+            _add_products(of_nodes, of_class.of_nodes(alone)[:, 0], a, b, part, 1.0)
             _add_products(source_of, slope, a, b, part, profile[:, None])
             _add_products(of_groups, own, a, b, part, profile[:, None] * profile)
     of_nodes *= draw.directions

@@ -5,8 +5,6 @@ The tables do not depend on the samples and the penalty of the ridge fit, and ar
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -26,7 +24,7 @@ from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
 from gradstep.theory.neurons.leading_direction import groups_along_leading, longest_directions, share_along_leading
 from gradstep.theory.neurons.plane import groups_in_plane
-from gradstep.theory.neurons.products import Products, products_of
+from gradstep.theory.neurons.products import OffResolved, Products, products_of
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
 from gradstep.theory.step.second_degree import with_second_degree
@@ -85,6 +83,7 @@ _FILL = {
     "weight": 1e-60,
     "variance": 1.0,
     "teacher_square": 1.0,
+    "stretch": 1.0,
     "profile": 1.0,
     "special_profile": 1.0,
     "norm_noise": 1.0,
@@ -98,8 +97,8 @@ class Tables:
     features: ConditionalFeatures
     groups: Groups
     bulk: Bulk
-    #: Classes of the products of two coordinates and of three, or none where these count as noise of each neuron's own.
-    products: tuple[Products, ...] = ()
+    #: Classes of the products of two coordinates, or none where these count as noise of each neuron's own.
+    products: Products | None = None
 
     @cached_property
     def shared(self) -> Tables:
@@ -113,15 +112,14 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        alike = int(self.joint) + 2 * int(self.in_plane), self._lengths.shape[1], len(self.products)
+        alike = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * (self.products is not None), self._lengths.shape[1]
         return (*features.mean.shape, len(bulk.share), len(bulk.teacher), *alike)
 
     @property
     def _lengths(self) -> Array:
         """The lengths of an input that the features follow: those of the bulk, or none in the limit of large sizes."""
         lengths = self.bulk.lengths if self.features.length_slope.size else self.bulk.lengths[..., :0]
-        # The first one may be resolved by nodes of its own.
-        return lengths[..., 1:] if self.features.length.any() else lengths
+        return lengths[..., 1:] if self.by_length else lengths
 
     @cached_property
     def shared_mean(self) -> Array:
@@ -150,13 +148,26 @@ class Tables:
     def leverage_table(self) -> LeverageTable:
         """The tables that the fixed point takes."""
         features, bulk = self.features, self.bulk
-        kinds, variance = [Directions(features.slope, bulk.share, bulk.profile.mT)], features.variance
-        for products, slope in zip(self.products, np.moveaxis(features.products, -3, 0), strict=False):
-            kinds.append(Directions(slope, products.share, products.profile.mT))
-            variance = variance - slope**2
-        # What is left of the features is noise. Differences stand for derivatives in the slopes.
-        variance = np.maximum(variance, _LEAST_NOISE * features.variance)
+        stretch = {"stretch": bulk.stretch} if self.by_length else {}
+        kinds = [Directions(self.slope, bulk.share, bulk.profile.mT, **stretch)]
+        if self.products is None:
+            return LeverageTable(features.variance, features.weight, self.groups.weight, tuple(kinds))
+        share, profile = self.products.share, self.products.profile.mT
+        stretch = {"stretch": self.products.stretch} if self.by_length else {}
+        kinds.append(Directions(features.curvature / features.stretch, share, profile, **stretch))
+        # What is left of the features is noise. A difference stands for the derivative in their curvature.
+        variance = np.maximum(features.variance - features.curvature**2, _LEAST_NOISE * features.variance)
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
+
+    @cached_property
+    def by_length(self) -> bool:
+        """Whether features are resolved along the first length of an input: short and long inputs then take turns."""
+        return bool((self.bulk.stretch != 1).any())
+
+    @cached_property
+    def slope(self) -> Array:
+        """Slopes of the features along coordinates of variance one, shape (batch, groups, nodes)."""
+        return self.features.slope / np.sqrt(self.features.stretch) if self.by_length else self.features.slope
 
     @cached_property
     def separable_bulk(self) -> tuple[Separable, Separable, Separable]:
@@ -341,7 +352,13 @@ def tables_of(
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
-    real = dimension < np.inf and not problem.is_limit and rows == "network"
+    # Effects of the size that a model leaves out, as the limit does; and a spectrum, which has other equations.
+    with_products = dimension < np.inf and rows == "network" and not problem.is_limit and not spectrum
+    products, lengths = None, None
+    if with_products:
+        off = OffResolved.of(groups.weight, bulk, 0 * bulk.spike, sizes.d)
+        products, lengths = products_of(off), off.lengths
+        bulk = replace(bulk, stretch=np.sqrt(off.stretch(groups.weight @ bulk.profile)))
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -350,10 +367,9 @@ def tables_of(
         finer * refine,
         dimension,
         any_loss=any_loss,
-        lengths=bulk.lengths[:, 0] * math.sqrt(2 / (sizes.d - 1)) if real and os.environ.get("LEN") else None,
+        lengths=lengths,
     )
-    products = products_of(groups.weight, bulk, 0 * bulk.spike, sizes.d) if real else []
-    return Tables(features, groups, bulk, tuple(products[: int(os.environ.get("DEG", "2"))]))
+    return Tables(features, groups, bulk, products)
 
 
 def _tables_in_plane(
@@ -402,9 +418,9 @@ def _tables_in_plane(
     )
     if problem.is_limit:
         return Tables(features, groups, bulk)
-    products, times = products_of(along.weight, alone, bulk.second, sizes.d), len(groups.weight) // len(along.weight)
-    repeated = (replace(each, profile=np.repeat(each.profile, times, axis=0)) for each in products)
-    return Tables(features, groups, bulk, tuple(repeated)[: int(os.environ.get("DEG", "2"))])
+    products = products_of(OffResolved.of(along.weight, alone, bulk.second, sizes.d))
+    profile = np.repeat(products.profile, len(groups.weight) // len(along.weight), axis=0)
+    return Tables(features, groups, bulk, replace(products, profile=profile))
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
@@ -431,7 +447,7 @@ def stacked(members: Sequence[Tables]) -> Tables:
         _stacked([t.features for t in members]),
         _stacked([t.groups for t in members]),
         _stacked([t.bulk for t in members]),
-        tuple(_stacked(list(each)) for each in zip(*(t.products for t in members), strict=True)),
+        None if members[0].products is None else _stacked([t.products for t in members if t.products is not None]),
     )
 
 

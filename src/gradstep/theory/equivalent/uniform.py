@@ -28,6 +28,7 @@ from gradstep.theory.equivalent.certificate import (
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.leverage import (
     TOLERANCE,
+    Directions,
     Leverage,
     LeverageEquations,
     Separable,
@@ -358,17 +359,17 @@ def _means(
         target = target - np.vecmat(fixed, means)
     values = half_weight * target
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
-    linear = tables.leverage_table.linear
-    gain = linear_gain(linear, sample_weight)
+    linear, special = tables.leverage_table.linear, Directions(tables.slope)
+    gain = linear_gain(special, sample_weight)
     try:
         if tables.joint:
-            level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
-            inverse = Undamped.of(linear, root, sample_weight, gain)
+            level = bulk.teacher[..., None] * np.matvec(special.slope, sample_weight * features.teacher_slope)[:, None]
+            inverse = Undamped.of(special, root, sample_weight, gain)
             unknowns, overlap, free = _joint_fit(
-                spikes, values, level, root, inverse, spread, point, gain, tables, fixed
+                spikes, values, level, root, inverse, spread, point, gain[:, 0], tables, fixed
             )
         else:
-            slopes = (sample_half[:, None] * features.slope).mT
+            slopes = (sample_half[:, None] * special.slope).mT
             unknowns, overlap, free = _separate_fit(
                 spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, gain
             )
@@ -390,7 +391,7 @@ def _means(
         missing += sign * linear.mixed_squares(point.matrices[0].from_groups(linear, along))
     less, more = (np.vecdot(weight, np.square(readout.before + sign * readout.after)) for sign in (-1, 1))
     shift = np.sqrt(less * more)[:, None] * np.square(own) / equations.neurons
-    slopes = overlap @ features.slope
+    slopes = overlap @ special.slope
     along_lengths = fitted[:, nodes:].reshape(len(fitted), -1, nodes)
     return _Means(fitted[:, :nodes], along_lengths, slopes, free, mean, pulled, within, shift, missing)
 

@@ -137,6 +137,9 @@ class Bulk:
     #: Shape (groups, lengths): how much the rows see of each of a few independent lengths of an input. Isotropic rows
     #: see a single one, by the factor one (`gradstep.theory.neurons.lengths`).
     lengths: Array
+    #: Shape (classes, 2): factors of a coordinate in a class in short inputs and in long ones, where features are
+    #: resolved along the first length; ones otherwise.
+    stretch: Array
 
     @property
     def known_noise(self) -> Array:
@@ -178,7 +181,7 @@ def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
     zero = 0 * one
-    return Bulk(one, column, one, zero, column, 0 * column, np.zeros(groups), *_nothing(column), zero, zero, column)
+    return Bulk(one, column, one, zero, column, 0 * column, np.zeros(groups), *_nothing(column), zero, zero, column, np.ones((1, 2)))
 
 
 def bulk_law(
@@ -236,7 +239,7 @@ def bulk_law(
     lengths = _lengths(step.samples, step, groups, problem.readout, directions, profile)
     bulk = Bulk(
         directions, profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
-        np.zeros_like(directions), seen_lengths(groups.weight, lengths),
+        np.zeros_like(directions), seen_lengths(groups.weight, lengths), np.ones((len(directions), 2)),
     )  # fmt: skip
     return _with_norms(bulk, problem, step, groups, mean_variance, components)
 
@@ -326,7 +329,7 @@ def _correlated(
     noise = groups.projection_noise / mean_variance
     bulk = Bulk(
         found.share, found.profile, teacher, spike, special_profile, pull, noise, *_nothing(pull), np.zeros_like(spike),
-        found.longest, seen_lengths(groups.weight, found.lengths),
+        found.longest, seen_lengths(groups.weight, found.lengths), np.ones((len(found.share), 2)),
     )  # fmt: skip
     bulk = _with_norms(bulk, problem, step, groups, mean_variance, found.components)
     # The special directions of a spectrum resolve the spike and, if rows have a mean along it, what is common to them.

@@ -37,7 +37,7 @@ _LEAST_LEFT = 0.1
 #: Length of a part of a unit vector below which there is none.
 _NO_LENGTH = 1e-6
 #: Fields of a bulk that all groups share.
-_SHARED = ("share", "teacher", "spike", "second", "longest")
+_SHARED = ("share", "teacher", "spike", "second", "longest", "stretch")
 
 
 def groups_in_plane(

@@ -1,19 +1,20 @@
-"""Products of coordinates, along which features have parts of higher degree than the linear one.
+"""Products of two coordinates, along which features have their part of second degree; and the length of an input.
 
-Given the spike, a feature of second degree in the other coordinates is a sum over pairs of directions: a neuron with row
-``w`` has the slope ``w_i w_j`` along the product ``x_i x_j``. There are ``d^2/2`` pairs, far more than neurons or
-samples, so that to leading order they act as noise of each neuron's own. But where a step has moved all rows within few
-directions, few pairs have most of that part, and neurons share them. The same holds for products of three coordinates.
+Given the spike, the part of second degree of a feature is a sum over pairs of directions: a neuron with row ``w`` has
+the slope ``w_i w_j`` along the product ``x_i x_j``. There are ``d^2/2`` pairs, far more than neurons or samples, so that
+to leading order they act as noise of each neuron's own. But where a step has moved all rows within few directions, few
+pairs have most of that part, and neurons share them. Along a product rows have the product of their variances.
 
-Along a product rows have the product of their variances. The laws of these products follow from that of the directions
-off the spike. This project.
+The sum over neurons of all ``w_i w_j`` is left along one more direction, the length of an input. In long inputs
+coordinates are larger, and they are so most in the directions in which rows are long: given the length, a coordinate
+has the variance ``1 + c u l``, where ``u`` is the variance of the rows in its direction, over the mean, and ``l`` the
+length, a standard normal number. Both effects are of order ``1/d``, and they are taken along together. This project.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,72 +22,110 @@ from numpy.typing import NDArray
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.bulk import Bulk
 
-__all__ = ["Products", "products_of"]
+__all__ = ["OffResolved", "Products", "products_of"]
 
 Array = NDArray[np.float64]
 
-#: Cells of directions, and classes of the products of each degree.
+#: Cells of directions, and classes of their products.
 _CELLS, _CLASSES = 8, 12
 #: Least part of a moment that is left where the directions that are resolved are taken out.
 _LEAST_LEFT = 1e-3
+#: Change of a variance by the length of an input, over the variance, that is not reached.
+_LARGEST = 0.9
 
 
 @dataclass(frozen=True)
 class Products:
-    """Classes of products of one degree."""
+    """Classes of products of two coordinates."""
 
     share: Array  #: Number of products in each class over the number of directions, shape (classes,).
     #: Variance of a group's rows along the products of a class, of which the sum with the shares is one.
     #: Shape (groups, classes).
     profile: Array
+    stretch: Array  #: Factors of a product in short inputs and in long ones, shape (classes, 2).
 
 
-def products_of(weight: Array, bulk: Bulk, second: Array, d: float) -> list[Products]:
-    """Return the classes of the products of two and of three coordinates.
+class OffResolved(NamedTuple):
+    """The directions off those that features are resolved along, in a few cells of like variance."""
 
-    The shares of the groups are `weight`. Features are resolved along the spike direction of the bulk and, unless it is
-    zero, along a `second` one, shape (special,). Neither counts among the coordinates.
+    weight: Array  #: Shares of the groups in the neurons, shape (groups,).
+    count: Array  #: Number of directions in each cell, shape (cells,).
+    variance: Array  #: Variances of rows, of mean one over the directions of the inputs, shape (groups, cells).
+    directions: float  #: ``d - 1``.
 
-    Docs, "Uniform equivalent", equation (E8b).
+    @classmethod
+    def of(cls, weight: Array, bulk: Bulk, second: Array, d: float) -> OffResolved:
+        """Return the cells, whose first two moments are those of the covariance off the resolved directions.
+
+        These are the spike direction of the bulk and, unless it is zero, a `second` one, shape (special,). With the
+        projector ``P`` that takes out a direction ``v``, ``tr(P S)`` is ``tr S - v.S.v``, and ``tr(P S P S)`` is ``tr
+        S^2 - 2 v.S^2.v + (v.S.v)^2``.
+        """
+        known = np.array([each / np.linalg.norm(each) for each in (bulk.spike, second) if each.any()])
+        count = bulk.share * d
+        gain = weight @ bulk.profile
+        place = _place(count * gain, gain)
+        near = _near(place, _CELLS)
+        first, square = (count * bulk.profile) @ near, (count * (weight @ np.square(bulk.profile))) @ near
+        if len(known):
+            order, mean = np.argsort(gain), weight @ bulk.special_profile
+            near = _near(np.interp(mean, gain[order], place[order]), _CELLS)
+            along, between = np.square(known).sum(axis=0), (known * mean) @ known.T
+            taken = (along * bulk.special_profile) @ near
+            twice = (2 * along * mean**2 - np.vecdot(known.T, (known * mean).T @ between)) @ near
+            first = np.maximum(first - taken, _LEAST_LEFT * first)
+            square = np.maximum(square - twice, _LEAST_LEFT * square)
+        number, variance = _cells(weight, first, square)
+        return cls(weight, number, variance * ((d - 1) / (variance @ number))[:, None], d - 1)
+
+    @property
+    def _stretch_of_unit(self) -> float:
+        """By how much the length of an input, one standard deviation, changes a coordinate of a mean variance one."""
+        square = float(self.count @ np.square(self.weight @ self.variance)) / self.directions
+        return float(np.sqrt(2 / (self.directions * square)))
+
+    @property
+    def lengths(self) -> Array:
+        """Standard deviation of the relative variance of a pre-activation that is due to the length, shape (groups,).
+
+        Docs, "Uniform equivalent", equation (E8b).
+        """
+        seen = self.variance @ (self.count * (self.weight @ self.variance)) / self.directions
+        return _bounded(self._stretch_of_unit * seen)
+
+    def stretch(self, variance: Array) -> Array:
+        """Return the squared factors of coordinates in short inputs and in long ones, shape (directions, 2).
+
+        The mean variances of the rows in the directions are `variance`, shape (directions,).
+
+        Docs, "Uniform equivalent", equation (E8b).
+        """
+        change = _bounded(self._stretch_of_unit * variance)
+        return np.stack([1 - change, 1 + change], axis=1)
+
+
+def products_of(off: OffResolved) -> Products:
+    """Return the classes of the products of two coordinates.
+
+    Docs, "Uniform equivalent", equation (E8c).
     """
-    count, variance = _off_resolved(weight, bulk, second, d)
-    return [_of_degree(weight, count, variance, degree, d) for degree in (2, 3)]
+    i, j = np.triu_indices(len(off.count))
+    number = np.where(i == j, 0.5, 1.0) * off.count[i] * off.count[j]
+    variance, stretch = off.variance[:, i] * off.variance[:, j], off.stretch(off.weight @ off.variance)
+    gain = off.weight @ variance
+    power = number * gain
+    near = _near(_place(power, gain), _CLASSES)
+    count, profile = _cells(
+        off.weight, (number * variance) @ near, (number * (off.weight @ np.square(variance))) @ near
+    )
+    stretched = near.T @ (power[:, None] * stretch[i] * stretch[j]) / np.maximum(near.T @ power, NOTHING)[:, None]
+    scale = (off.directions / (profile @ count))[:, None]
+    return Products(count / off.directions, profile * scale, np.sqrt(stretched))
 
 
-def _of_degree(weight: Array, count: Array, variance: Array, degree: int, d: float) -> Products:
-    """Return the classes of products of one degree, for numbers of directions and variances (groups, cells)."""
-    chosen = np.array(list(itertools.combinations_with_replacement(range(len(count)), degree)))
-    repeated = [math.prod(math.factorial(row.tolist().count(k)) for k in set(row.tolist())) for row in chosen]
-    number, variances = count[chosen].prod(axis=1) / repeated, variance[:, chosen].prod(axis=2)
-    gain = weight @ variances
-    near = _near(_place(number * gain, gain), _CLASSES)
-    moments = (number * variances) @ near, (number * (weight @ np.square(variances))) @ near
-    found, profile = _cells(weight, *moments)
-    return Products(found / (d - 1), profile * ((d - 1) / (profile @ found))[:, None])
-
-
-def _off_resolved(weight: Array, bulk: Bulk, second: Array, d: float) -> tuple[Array, Array]:
-    """Return numbers of directions off those that are resolved, and their variances, shape (groups, cells).
-
-    The first two moments of the variances are those of the covariance on what is orthogonal to these directions. With
-    the projector ``P`` and one direction ``v``, ``tr(P S)`` is ``tr S - v.S.v``, and ``tr(P S P S)`` is ``tr S^2 - 2
-    v.S^2.v + (v.S.v)^2``.
-    """
-    known = np.array([each / np.linalg.norm(each) for each in (bulk.spike, second) if each.any()])
-    count = bulk.share * d
-    gain = weight @ bulk.profile
-    place = _place(count * gain, gain)
-    near = _near(place, _CELLS)
-    first, square = (count * bulk.profile) @ near, (count * (weight @ np.square(bulk.profile))) @ near
-    if len(known):
-        order, mean = np.argsort(gain), weight @ bulk.special_profile
-        near = _near(np.interp(mean, gain[order], place[order]), _CELLS)
-        along, between = np.square(known).sum(axis=0), (known * mean) @ known.T
-        taken = (along * bulk.special_profile) @ near
-        twice = (2 * along * mean**2 - np.vecdot(known.T, (known * mean).T @ between)) @ near
-        first = np.maximum(first - taken, _LEAST_LEFT * first)
-        square = np.maximum(square - twice, _LEAST_LEFT * square)
-    return _cells(weight, first, square)
+def _bounded(change: Array) -> Array:
+    """Return changes, smoothly kept below one: no variance may be less than zero."""
+    return np.asarray(change / (1 + (change / _LARGEST) ** 4) ** 0.25)
 
 
 def _place(power: Array, gain: Array) -> Array:

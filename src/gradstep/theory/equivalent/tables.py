@@ -22,8 +22,13 @@ from gradstep.theory.equivalent.leverage import Directions, LeverageTable, Separ
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
-from gradstep.theory.neurons.leading_direction import groups_along_leading, longest_directions, share_along_leading
-from gradstep.theory.neurons.plane import groups_in_plane
+from gradstep.theory.neurons.leading_direction import (
+    groups_along_leading,
+    leading_direction,
+    longest_directions,
+    share_along_leading,
+)
+from gradstep.theory.neurons.plane import groups_in_plane, unit_vector
 from gradstep.theory.neurons.products import OffResolved, Products, products_of
 from gradstep.theory.neurons.teacher_direction import added_by_quadratic_part, share_along_teacher, teacher_direction
 from gradstep.theory.step.own_output import common_share, given_own_output
@@ -356,7 +361,7 @@ def tables_of(
     with_products = dimension < np.inf and rows == "network" and not problem.is_limit and not spectrum
     products, lengths = None, None
     if with_products:
-        off = OffResolved.of(groups.weight, bulk, 0 * bulk.spike, sizes.d)
+        off = OffResolved.of(groups.weight, bulk, _vectors(bulk.spike), sizes.d)
         products, lengths = products_of(off), off.lengths
         bulk = replace(bulk, stretch=np.sqrt(off.stretch(groups.weight @ bulk.profile)))
     features = conditional_features(
@@ -403,9 +408,14 @@ def _tables_in_plane(
     alone = bulk
     if leading:
         groups, bulk = groups_along_leading(along, bulk, quadratic, step, problem.readout, sizes.d)
+        # The classes are without the leading direction: what is left of the spike is that off it.
+        direction = leading_direction(along, alone, step, problem.readout)
+        resolved = _vectors(unit_vector(alone.spike - float(alone.spike @ direction) * direction))
+        alone = replace(alone, share=bulk.share)
     else:
         added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
         groups, bulk = groups_in_plane(along, bulk, teacher_direction(along, bulk, added), added, step, sizes.d)
+        resolved = _vectors(bulk.spike, unit_vector(bulk.second))
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -418,9 +428,14 @@ def _tables_in_plane(
     )
     if problem.is_limit:
         return Tables(features, groups, bulk)
-    products = products_of(OffResolved.of(along.weight, alone, bulk.second, sizes.d))
+    products = products_of(OffResolved.of(along.weight, alone, resolved, sizes.d))
     profile = np.repeat(products.profile, len(groups.weight) // len(along.weight), axis=0)
     return Tables(features, groups, bulk, replace(products, profile=profile))
+
+
+def _vectors(*vectors: Array) -> Array:
+    """Return those of some vectors that are not zero, shape (vectors, special)."""
+    return np.array([each for each in vectors if each.any()])
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

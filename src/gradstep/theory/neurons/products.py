@@ -13,6 +13,7 @@ length, a standard normal number. Both effects are of order ``1/d``, and they ar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,8 +27,10 @@ __all__ = ["OffResolved", "Products", "products_of"]
 
 Array = NDArray[np.float64]
 
-#: Cells of directions, and classes of their products.
-_CELLS, _CLASSES = 8, 12
+#: Distance of the cells of directions, and of the classes of their products, in the logarithm of their variance.
+_DISTANCE = 0.5
+#: Cells reach down to where less than this share of the power is left.
+_LEAST_POWER = 0.003
 #: Least part of a moment that is left where the directions that are resolved are taken out.
 _LEAST_LEFT = 1e-3
 #: Change of a variance by the length of an input, over the variance, that is not reached.
@@ -54,27 +57,27 @@ class OffResolved(NamedTuple):
     directions: float  #: ``d - 1``.
 
     @classmethod
-    def of(cls, weight: Array, bulk: Bulk, second: Array, d: float) -> OffResolved:
+    def of(cls, weight: Array, bulk: Bulk, resolved: Array, d: float) -> OffResolved:
         """Return the cells, whose first two moments are those of the covariance off the resolved directions.
 
-        These are the spike direction of the bulk and, unless it is zero, a `second` one, shape (special,). With the
-        projector ``P`` that takes out a direction ``v``, ``tr(P S)`` is ``tr S - v.S.v``, and ``tr(P S P S)`` is ``tr
-        S^2 - 2 v.S^2.v + (v.S.v)^2``.
+        The resolved directions are orthonormal vectors of shape (resolved, special). With the projector ``P`` that
+        takes out a direction ``v``, ``tr(P S)`` is ``tr S - v.S.v``, and ``tr(P S P S)`` is ``tr S^2 - 2 v.S^2.v +
+        (v.S.v)^2``.
         """
-        known = np.array([each / np.linalg.norm(each) for each in (bulk.spike, second) if each.any()])
-        count = bulk.share * d
-        gain = weight @ bulk.profile
-        place = _place(count * gain, gain)
-        near = _near(place, _CELLS)
+        count, gain = bulk.share * d, weight @ bulk.profile
+        grid = _grid(count, gain, _DISTANCE)
+        near = _near(gain, grid)
         first, square = (count * bulk.profile) @ near, (count * (weight @ np.square(bulk.profile))) @ near
-        if len(known):
-            order, mean = np.argsort(gain), weight @ bulk.special_profile
-            near = _near(np.interp(mean, gain[order], place[order]), _CELLS)
-            along, between = np.square(known).sum(axis=0), (known * mean) @ known.T
-            taken = (along * bulk.special_profile) @ near
-            twice = (2 * along * mean**2 - np.vecdot(known.T, (known * mean).T @ between)) @ near
-            first = np.maximum(first - taken, _LEAST_LEFT * first)
-            square = np.maximum(square - twice, _LEAST_LEFT * square)
+        if len(resolved):
+            # No variance is larger than that of the longest direction.
+            mean = weight @ bulk.special_profile
+            shorter = np.minimum(math.exp(grid[-1]) / mean, 1.0)
+            mean, variance = shorter * mean, shorter * bulk.special_profile
+            near = _near(mean, grid)
+            along, between = np.square(resolved).sum(axis=0), (resolved * mean) @ resolved.T
+            twice = 2 * along * mean**2 - np.vecdot(resolved.T, (resolved * mean).T @ between)
+            first = np.maximum(first - (along * variance) @ near, _LEAST_LEFT * first)
+            square = np.maximum(square - twice @ near, _LEAST_LEFT * square)
         number, variance = _cells(weight, first, square)
         return cls(weight, number, variance * ((d - 1) / (variance @ number))[:, None], d - 1)
 
@@ -114,7 +117,7 @@ def products_of(off: OffResolved) -> Products:
     variance, stretch = off.variance[:, i] * off.variance[:, j], off.stretch(off.weight @ off.variance)
     gain = off.weight @ variance
     power = number * gain
-    near = _near(_place(power, gain), _CLASSES)
+    near = _near(gain, _grid(number, gain, _DISTANCE))
     count, profile = _cells(
         off.weight, (number * variance) @ near, (number * (off.weight @ np.square(variance))) @ near
     )
@@ -128,21 +131,27 @@ def _bounded(change: Array) -> Array:
     return np.asarray(change / (1 + (change / _LARGEST) ** 4) ** 0.25)
 
 
-def _place(power: Array, gain: Array) -> Array:
-    """Return which part of the whole power is due to larger gains than each, and half of its own. Shape (classes,)."""
+def _grid(count: Array, gain: Array, distance: float) -> Array:
+    """Return equidistant logarithms of variances, from that of the longest direction down to where no power is left."""
     order = np.argsort(-gain)
-    cumulated = np.cumsum(power[order])
-    found = np.empty_like(power)
-    found[order] = (cumulated - power[order] / 2) / cumulated[-1]
-    return found
+    number, variance = count[order], gain[order]
+    power, cumulated = np.cumsum(number * variance), np.cumsum(number)
+    # One direction has the largest variance of all, which may be the mean of a few classes.
+    one = min(1.0, cumulated[-1])
+    top = math.log(np.interp(one, np.concatenate([[0.0], cumulated]), np.concatenate([[0.0], power])) / one)
+    low = math.log(variance[np.searchsorted(power, (1 - _LEAST_POWER) * power[-1])])
+    return top - distance * np.arange(max(math.ceil((top - low) / distance), 0), -1, -1)
 
 
-def _near(place: Array, number: int) -> Array:
-    """Return how numbers in [0, 1] are shared between equally spaced ones, so that nothing jumps with them.
+def _near(gain: Array, grid: Array) -> Array:
+    """Return how numbers are shared between cells, in proportion to their logarithms, so that nothing jumps with them.
 
     Shape (numbers, cells).
     """
-    return np.asarray(np.maximum(1 - np.abs(place[:, None] * (number - 1) - np.arange(number)), 0.0))
+    if len(grid) == 1:
+        return np.ones((len(gain), 1))
+    place = np.clip((np.log(gain) - grid[0]) / (grid[1] - grid[0]), 0, len(grid) - 1)
+    return np.asarray(np.maximum(1 - np.abs(place[:, None] - np.arange(len(grid))), 0.0))
 
 
 def _cells(weight: Array, first: Array, square: Array) -> tuple[Array, Array]:

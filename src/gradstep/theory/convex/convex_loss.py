@@ -328,11 +328,11 @@ def _distances(features: ConditionalFeatures, values: Array, length: Array) -> A
         return np.asarray(np.gradient(place) * np.sqrt(1 + 2.5 * slope**2))
 
     first = features.first
-    if len(first) == len(features.kappa):
-        return along(features.kappa, values, length)
     ends = [*first[1:], len(features.kappa)]
     averages = (features.along_spike(each)[0] for each in (values, length))
     spike = np.repeat(along(features.kappa[first], *averages), np.diff([*first, len(features.kappa)]))
+    if not features.rest.any():
+        return spike
     parts = [slice(start, end) for start, end in zip(first, ends, strict=True)]
     rest = [along(features.rest[part], values[part], length[part]) for part in parts]
     return np.maximum(spike, np.concatenate(rest))
@@ -378,6 +378,7 @@ def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, q
         teacher_slope=root * target_slope,
         teacher_square=gain * square,
         length_slope=root[: own.length_slope.shape[1]] * own.length_slope / scale[:, None],
+        curvature=root[: own.curvature.shape[1]] * own.curvature / scale[:, None],
     )
     sizes, tables = network.sizes, replace(network.tables, features=features).shared
     weight_offset = WeightOffset(

@@ -249,6 +249,7 @@ def stepped_networks(
     spectrum: bool = False,
     classes: bool = False,
     finer: float = 1.0,
+    products: bool = True,
 ) -> Computation[tuple[tuple[float, SteppedNetwork], ...]]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
@@ -279,6 +280,8 @@ def stepped_networks(
         As in `gradstep.theory.step.statistics.step_statistics`.
     finer : float, optional
         Multiplies the number of nodes along the directions that features are resolved along, and of nothing else.
+    products : bool, optional
+        Whether pairs of directions and the length of an input are taken along (`gradstep.theory.neurons.products`).
 
     Raises
     ------
@@ -319,6 +322,7 @@ def stepped_networks(
                 tables = yield from tables_of(
                     problem, step.resolved, sizes, rows, bulk, refine,
                     fold=fold, any_loss=any_loss, regrouped=regrouped, resolve=resolve, spectrum=spectrum, finer=finer,
+                    products=products,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, resolve, tables)
                 found.append((weight * part, network))
@@ -348,6 +352,7 @@ def tables_of(
     resolve: bool | None = None,
     spectrum: bool = False,
     finer: float = 1.0,
+    products: bool = True,
 ) -> Computation[Tables]:
     """Return the tables of one problem after a given step, without a leading axis; see `stepped_networks`."""
     _check_spectrum(problem, step, sizes.d)
@@ -357,12 +362,11 @@ def tables_of(
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
-    # Effects of the size that a model leaves out, as the limit does; and a spectrum, which has other equations.
-    with_products = dimension < np.inf and rows == "network" and not problem.is_limit and not spectrum
-    products, lengths = None, None
-    if with_products:
+    classes, lengths = None, None
+    # They are effects of finite size, which the limit and the models of the papers are without.
+    if products and rows == "network" and not problem.is_limit:
         off = OffResolved.of(groups.weight, bulk, _vectors(bulk.spike), sizes.d)
-        products, lengths = products_of(off), off.lengths
+        classes, lengths = products_of(off), off.lengths
         bulk = replace(bulk, stretch=np.sqrt(off.stretch(groups.weight @ bulk.profile)))
     features = conditional_features(
         problem.activation,
@@ -374,7 +378,7 @@ def tables_of(
         any_loss=any_loss,
         lengths=lengths,
     )
-    return Tables(features, groups, bulk, products)
+    return Tables(features, groups, bulk, classes)
 
 
 def _tables_in_plane(

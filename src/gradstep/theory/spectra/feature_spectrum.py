@@ -199,7 +199,9 @@ def whole_spectrum(problem: Problem, rows: RowLaw, refine: int) -> Spectrum:
     # Folding would lose which value of a vocabulary a group has.
     gaussian, differ = problem.readout.kind == "gaussian", _directions_differ(problem, rows)
     nodes = refine * _COARSER if gaussian and differ else refine
-    networks = result_of(stepped_networks(problem, rows, "isotropic", nodes, fold=gaussian, spectrum=differ))
+    networks = result_of(
+        stepped_networks(problem, rows, "isotropic", nodes, fold=gaussian, spectrum=differ, products=False)
+    )
     return _mean([(share, _spectrum(problem, rows, network)) for share, network in networks])
 
 

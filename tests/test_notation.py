@@ -54,7 +54,8 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
         ridge=np.array([problem.ridge]),
     )
     v = width * groups.weight / found.point.inverse_resolvent[0]
-    inner = np.diag(1 / found.point.density[0]) + linear_gain(tables.leverage_table, found.point.sample_weight)[0]
+    gain = linear_gain(tables.leverage_table.linear, found.point.sample_weight)[0, 0]
+    inner = np.diag(1 / found.point.density[0]) + gain
     omega = (d - 1) * np.linalg.inv(inner).sum()
 
     theirs = cui2024.summary_statistics("tanh", "tanh", **setting, sigma_eps=0.3)

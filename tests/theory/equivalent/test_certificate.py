@@ -106,8 +106,9 @@ def negative_leverage(equations: LeverageEquations, point: Leverage) -> Leverage
 
 
 def lost_inverse(equations: LeverageEquations, point: Leverage) -> Leverage:
-    assert isinstance(point.matrices, Whole)
-    return point._replace(matrices=point.matrices._replace(inverse=1.001 * point.matrices.inverse))
+    first, *others = point.matrices
+    assert isinstance(first, Whole)
+    return point._replace(matrices=(first._replace(inverse=1.001 * first.inverse), *others))
 
 
 def lost_coupling(original: Function) -> Function:

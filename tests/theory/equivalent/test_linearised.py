@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_tables import each_kind, random_equations, with_slopes
 
 import gradstep as gs
 from gradstep.errors import NotConverged
@@ -35,13 +36,28 @@ def equations() -> LeverageEquations:
 
 
 def test_pairs_of_slopes_are_the_matrix(equations: LeverageEquations) -> None:
-    """Away from the solution too, where two members of a batch differ."""
+    check_pairs(equations)
+
+
+@each_kind
+@pytest.mark.parametrize("groups", [5, 60])  # few groups, and more of few dimensions
+def test_pairs_of_random_slopes_are_the_matrix(groups: int, kinds: dict[str, bool]) -> None:
+    equations, rng = random_equations(2, groups, 320, 3, groups, **kinds), np.random.default_rng(groups)
+    if groups == 60:
+        slopes = (rng.normal(size=(2, 60, 4)) @ rng.normal(size=(2, 4, 320)) for _ in equations.table.kinds)
+        equations = with_slopes(equations, *slopes)
+        assert all(kind.factors is not None for kind in equations.table.kinds)
+    check_pairs(equations)
+
+
+def check_pairs(equations: LeverageEquations) -> None:
+    """Compare both forms away from the solution too, where two members of a batch differ."""
     state = np.log(np.concatenate([(point := solve_leverage(equations)[0]).leverage, point.resolvent], axis=1))
     point = leverage.evaluate(equations, state + np.array([[0.1], [-0.3]]))
     nodes = point.leverage.shape[1]
     pairs, whole = near_point(equations, point), linearised(equations, point)
     assert isinstance(pairs, LinearisedByPairs)
-    assert pairs.known.shape[1] < nodes / 4
+    assert pairs.known.shape[1] < len(equations.table.kinds) * nodes / 4
     random = np.random.default_rng(0)
     vectors, values = random.standard_normal(whole.into.shape), random.standard_normal(point.resolvent.shape)
     scale = np.abs(whole.matrix).max()

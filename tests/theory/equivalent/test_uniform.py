@@ -134,9 +134,12 @@ def test_the_bulk_that_is_missing_along_the_readout_neuron_by_neuron(readout, sh
     problem = BASE.replace(activation="tanh(x)+0.3*(x**2-1)", readout=readout, teacher="x-1")
     tables, solved = solution_of(problem, shrinkage=shrinkage)
     groups, table, density = tables.groups, tables.shared.leverage_table, solved.point.density[0]
-    gain = uniform.linear_gain(table, solved.point.sample_weight)[0]
-    psi = np.zeros_like(gain)
-    for share, profile in zip(table.share[0], table.profile[0], strict=True):
+    linear, nodes = table.linear, table.weight.shape[1]
+    psi = np.zeros((len(density), len(density)))
+    factors = np.broadcast_to(linear.stretch[0], (linear.share.shape[1], linear.parts))
+    for share, profile, stretch in zip(linear.share[0], linear.profile[0], factors, strict=True):
+        slope = linear.slope[0] * np.resize(stretch, nodes)  # short and long inputs take turns
+        gain = (slope * solved.point.sample_weight[0]) @ slope.T
         of_class = gain @ np.linalg.inv(np.eye(len(gain)) + np.diag(profile * density) @ gain)
         psi += share * np.sqrt(np.outer(profile, profile)) * of_class
     counts = np.full(len(psi), 20)

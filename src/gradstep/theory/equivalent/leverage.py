@@ -147,8 +147,8 @@ class Directions:
 
     @property
     def parts(self) -> int:
-        """Number of parts of the nodes in each of which the slopes in a class have a factor of their own: two or one."""
-        return self.stretch.shape[2]
+        """Number of parts of the nodes, in each of which the slopes in a class have a factor of their own."""
+        return int(self.stretch.shape[2])
 
     def part(self, index: int) -> slice:
         """Return the nodes of one part."""
@@ -159,6 +159,14 @@ class Directions:
         if self.parts == 1:
             return slopes[:, None]
         return np.asarray(slopes[:, None] * np.tile(self.stretch, slopes.shape[2] // self.parts)[:, :, None])
+
+    @property
+    def average(self) -> _Array:
+        """Slopes with the mean squares of a group over the directions, shape (1 or batch, groups, nodes)."""
+        if self.parts == 1:
+            return self.slope
+        power = (self.share[..., None] * self.profile).mT @ np.square(self.stretch)
+        return np.asarray(self.slope * np.tile(np.sqrt(power), self.slope.shape[2] // self.parts))
 
     def squared_stretch(self, one: int, other: int) -> _Array:
         """Return the shares times the squared factors at the nodes of two parts, shape (1 or batch, classes)."""
@@ -224,15 +232,15 @@ class LeverageTable:
         group's own. What is left of a slope is the group's own, like the variance, and so are slopes along other
         directions than those of the inputs.
         """
-        share, (linear, *others) = self.fraction[:, None], self.kinds
-        mean = share @ linear.slope
+        share, (slope, *others) = self.fraction[:, None], [kind.average for kind in self.kinds]
+        mean = share @ slope
         weighed = mean * self.weight[:, None]
         # An even activation has groups with opposite slopes: nothing in common.
         power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
-        shared = (linear.slope @ weighed.mT) / power * mean
-        common, rest = shared**2, (linear.slope - shared) ** 2 + self.variance
-        for kind in others:
-            rest = rest + kind.slope**2
+        shared = (slope @ weighed.mT) / power * mean
+        common, rest = shared**2, (slope - shared) ** 2 + self.variance
+        for other in others:
+            rest = rest + other**2
         mean_common, mean_rest = ((share @ part)[:, 0] for part in (common, rest))
         averages = (np.vecdot(mean, self.weight) for mean in (mean_common, mean_rest))
         of_slopes, nonlinear = np.broadcast_arrays(*averages)
@@ -245,7 +253,8 @@ class LeverageTable:
         alike = all(new is old for new, old in zip(kinds, self.kinds, strict=True))
         if alike and all(len(column) == 1 for column in columns):
             return self
-        return LeverageTable(*(column if len(column) == 1 else column[index] for column in columns), kinds)
+        variance, weight, fraction = (column if len(column) == 1 else column[index] for column in columns)
+        return LeverageTable(variance, weight, fraction, kinds)
 
 
 @dataclass(frozen=True)
@@ -423,7 +432,11 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
     for kind in table.kinds:
         root = np.sqrt(density[:, None] * kind.profile)
         by_groups = stable or kind.factors is None
-        found = _over_groups(kind, root, sample_weight, stable) if by_groups else _over_dimensions(kind, root, sample_weight)
+        found = (
+            _over_groups(kind, root, sample_weight, stable)
+            if by_groups
+            else _over_dimensions(kind, root, sample_weight)
+        )
         matrices.append(found[0])
         raised += found[1]
         load += found[2]
@@ -433,7 +446,17 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
     gap = np.log(following / values)
     residual = _largest(gap)
     return Leverage(
-        leverage, resolvent, remaining, sample_weight, density, tuple(matrices), variance, load, following, gap, residual
+        leverage,
+        resolvent,
+        remaining,
+        sample_weight,
+        density,
+        tuple(matrices),
+        variance,
+        load,
+        following,
+        gap,
+        residual,
     )
 
 
@@ -486,12 +509,17 @@ def _triangle(directions: Directions, sample_weight: _Array) -> _Array:
     Shape (batch, classes or 1, dimensions, dimensions).
     """
     rows = (_factors(directions)[1] * np.sqrt(sample_weight)[:, None]).mT
-    if directions.parts == 1:
-        return np.asarray(np.linalg.qr(rows, mode="r"))[:, None]
+    of_parts = [_triangular(rows[:, directions.part(index)])[:, None] for index in range(directions.parts)]
+    if len(of_parts) == 1:
+        return of_parts[0]
     # The triangles of all classes from those of the parts.
-    halves = [np.linalg.qr(rows[:, directions.part(index)], mode="r")[:, None] for index in range(directions.parts)]
-    scaled = [directions.stretch[..., [index], None] * half for index, half in enumerate(halves)]
-    return np.asarray(np.linalg.qr(np.concatenate(scaled, axis=2), mode="r"))
+    scaled = [directions.stretch[..., [index], None] * each for index, each in enumerate(of_parts)]
+    return _triangular(np.concatenate(scaled, axis=2))
+
+
+def _triangular(rows: _Array) -> _Array:
+    """Return the triangular ``T`` with ``T^T T = rows^T rows``."""
+    return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
 def linear_gain(directions: Directions, sample_weight: _Array) -> _Array:

@@ -218,11 +218,11 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
         overlaps.append(np.column_stack([means[group] * bulk.pull[group], root]))
     along_spike = np.zeros((len(half_weight), len(density), 3 + special))
     along_spike[..., 0] = features.mean.T * means
-    off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
-    # What the neurons see of an input's lengths, and the teacher does not.
-    count = bulk.lengths.shape[1]
+    off_spike = np.einsum("gk,gsu->ksgu", features.slope / np.sqrt(features.stretch), overlaps)
+    # What the neurons see of an input's lengths, and the teacher does not. The first has nodes of its own.
+    count = bulk.lengths.shape[1] - 1
     by_length = np.zeros((len(half_weight), count, *along_spike.shape[1:]))
-    for k, seen in enumerate(bulk.lengths.T):
+    for k, seen in enumerate(bulk.lengths.T[1:]):
         by_length[:, k, :, 0] = (features.length_slope * seen[:, None]).T * means
     design = np.concatenate([along_spike[:, None], by_length, off_spike], axis=1)
     design = design.reshape(len(half_weight), 1 + count + special, -1)

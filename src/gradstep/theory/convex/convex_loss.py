@@ -378,7 +378,7 @@ def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, q
         teacher_slope=root * target_slope,
         teacher_square=gain * square,
         length_slope=root[: own.length_slope.shape[1]] * own.length_slope / scale[:, None],
-        curvature=root[: own.curvature.shape[1]] * own.curvature / scale[:, None],
+        higher=root * own.higher / scale[:, None],
     )
     sizes, tables = network.sizes, replace(network.tables, features=features).shared
     weight_offset = WeightOffset(

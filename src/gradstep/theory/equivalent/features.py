@@ -41,6 +41,7 @@ from gradstep.theory.neurons.groups import Groups
 __all__ = [
     "ConditionalFeatures",
     "conditional_features",
+    "few_dimensions",
     "kappa_rule",
     "length_dimension",
     "row_features",
@@ -78,9 +79,9 @@ class ConditionalFeatures:
     #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
     #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
-    #: Slope along products of two coordinates off the spike, for the normalised Hermite polynomial.
-    #: Shape (groups, nodes) or (groups, 0).
-    curvature: NDArray[np.float64]
+    #: Coefficients of the normalised Hermite polynomials of degree two and three in the pre-activation off the spike.
+    #: Shape (2, groups, nodes) or (0, groups, nodes).
+    higher: NDArray[np.float64]
     #: Factor of the variance of a pre-activation. Where features are resolved along the length of an input, nodes of
     #: short and of long inputs take turns; elsewhere it is one. Shape (groups, nodes).
     stretch: NDArray[np.float64]
@@ -228,15 +229,16 @@ def row_features(
     rest: NDArray[np.float64] | float = 0.0,
     stretch: NDArray[np.float64] | float = 1.0,
 ) -> tuple[Smoothed, NDArray[np.float64]]:
-    """Return averages of the features of each group, given kappa, and their part of second degree.
+    """Return averages of the features of each group, given kappa, and their parts of second and third degree.
 
     The dimension may be infinite. Where a second direction is resolved, `rest`, shape (nodes,), are the coordinates
     along it. The length of an input scales the variance of every pre-activation by `stretch`, shape (groups, nodes).
 
-    The averages have shape (groups, nodes). The second result is the coefficient of the normalised Hermite polynomial
-    of degree two in the pre-activation off the spike, shape (groups, nodes), or (groups, 0) in infinite dimension. It
-    follows from how the mean changes with the variance of the pre-activation. Raises `InvalidInput` if the activation
-    grows so fast that its averages over rows after the step are infinite, or so large that their products are.
+    The averages have shape (groups, nodes). The second result are the coefficients of the normalised Hermite
+    polynomials of degree two and three in the pre-activation off the spike, shape (2, groups, nodes), or
+    (0, groups, nodes) in infinite dimension. They follow from how mean and slope change with the variance of the
+    pre-activation. Raises `InvalidInput` if the activation grows so fast that its averages over rows after the step are
+    infinite, or so large that their products are.
 
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
     """
@@ -258,8 +260,9 @@ def row_features(
     # Copies: what tables keep must not hold on to the averages of the longer ones.
     row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:
-        return row, np.empty((len(row.mean), 0))
-    return row, np.asarray((found.mean[1] - row.mean) * (math.sqrt(2) / _CHANGE))
+        return row, np.empty((0, *row.mean.shape))
+    mean, slope = ((values[1] - values[0]) / _CHANGE for values in (found.mean, found.slope))
+    return row, np.stack([math.sqrt(2) * mean, (2 * slope - row.slope) / math.sqrt(6)])
 
 
 def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
@@ -333,10 +336,26 @@ def conditional_features(
         # Two nodes have the mean and the variance of a length.
         kappa, weight, square, known = (np.repeat(of, 2, axis=-1) for of in (kappa, weight / 2, square, known))
         stretch = 1 + lengths[:, None] * np.tile([-1.0, 1.0], len(kappa) // 2)
-    row, curvature = row_features(activation, groups, kappa, dimension, stretch=stretch)
+    row, higher = row_features(activation, groups, kappa, dimension, stretch=stretch)
     h0, h1 = known
-    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, curvature / np.sqrt(dimension - 1)
-    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), curvature, stretch)
+    tables = row.mean, row.slope, row.residual_variance, h0, h1, square, _length_slope(higher, dimension)
+    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), higher, stretch)
+
+
+def _length_slope(higher: NDArray[np.float64], dimension: float) -> NDArray[np.float64]:
+    """Return `ConditionalFeatures.length_slope`."""
+    return np.asarray(higher[0] / np.sqrt(dimension - 1)) if len(higher) else np.empty((higher.shape[1], 0))
+
+
+def few_dimensions(slope: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return slopes with the dimensions that count, if these are few: equations are then solved between them.
+
+    The slopes have shape (..., groups, nodes).
+    """
+    if slope.ndim == 2:
+        left, right, _ = scaled_factors(slope, _DIMENSION)
+        return left @ right if left.shape[1] < _FEW * len(left) else slope
+    return np.stack([few_dimensions(each) for each in slope])
 
 
 def _of_any_loss(teacher: ScalarFunction, overlaps: Overlaps, kappa: NDArray[np.float64], finer: float) -> AlongRest:
@@ -368,11 +387,8 @@ def _in_plane(
         values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)
     )
     _check_resolution(len(kappa), groups, activation)
-    row, curvature = row_features(activation, groups, kappa, dimension, t)
-    left, right, _ = scaled_factors(row.slope, _DIMENSION)
-    slope = left @ right if left.shape[1] < _FEW * len(left) else row.slope
+    row, higher = row_features(activation, groups, kappa, dimension, t)
+    slope = few_dimensions(row.slope)
     tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden
-    length = curvature / np.sqrt(dimension - 1)
-    return ConditionalFeatures(
-        kappa, weight / weight.sum(), *tables, length, t, curvature, np.ones_like(row.mean)
-    )
+    length = _length_slope(higher, dimension)
+    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, higher, np.ones_like(row.mean))

@@ -17,7 +17,12 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
 from gradstep.sizes import Sizes
-from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
+from gradstep.theory.equivalent.features import (
+    ConditionalFeatures,
+    conditional_features,
+    few_dimensions,
+    length_dimension,
+)
 from gradstep.theory.equivalent.leverage import Directions, LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
@@ -102,8 +107,8 @@ class Tables:
     features: ConditionalFeatures
     groups: Groups
     bulk: Bulk
-    #: Classes of the products of two coordinates, or none where these count as noise of each neuron's own.
-    products: Products | None = None
+    #: Classes of the products of two coordinates, and of three; or none where they count as noise of each neuron's own.
+    products: tuple[Products, ...] = ()
 
     @cached_property
     def shared(self) -> Tables:
@@ -117,8 +122,9 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        alike = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * (self.products is not None), self._lengths.shape[1]
-        return (*features.mean.shape, len(bulk.share), len(bulk.teacher), *alike)
+        alike = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * len(self.products), self._lengths.shape[1]
+        classes = len(bulk.share) + sum(len(each.share) for each in self.products)
+        return (*features.mean.shape, classes, len(bulk.teacher), *alike)
 
     @property
     def _lengths(self) -> Array:
@@ -153,16 +159,19 @@ class Tables:
     def leverage_table(self) -> LeverageTable:
         """The tables that the fixed point takes."""
         features, bulk = self.features, self.bulk
-        stretch = {"stretch": bulk.stretch} if self.by_length else {}
-        kinds = [Directions(self.slope, bulk.share, bulk.profile.mT, **stretch)]
-        if self.products is None:
-            return LeverageTable(features.variance, features.weight, self.groups.weight, tuple(kinds))
-        share, profile = self.products.share, self.products.profile.mT
-        stretch = {"stretch": self.products.stretch} if self.by_length else {}
-        kinds.append(Directions(features.curvature / features.stretch, share, profile, **stretch))
-        # What is left of the features is noise. A difference stands for the derivative in their curvature.
-        variance = np.maximum(features.variance - features.curvature**2, _LEAST_NOISE * features.variance)
+        kinds, variance = [self._directions(self.slope, bulk)], features.variance
+        for degree, products in enumerate(self.products, 2):
+            higher = features.higher[..., degree - 2, :, :]
+            kinds.append(self._directions(few_dimensions(higher / features.stretch ** (degree / 2)), products))
+            variance = variance - higher**2
+        if self.products:
+            # What is left of the features is noise. A difference stands for the derivative in the parts along products.
+            variance = np.maximum(variance, _LEAST_NOISE * features.variance)
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
+
+    def _directions(self, slope: Array, classes: Bulk | Products) -> Directions:
+        found = Directions(slope, classes.share, classes.profile.mT)
+        return replace(found, stretch=classes.stretch) if self.by_length else found
 
     @cached_property
     def by_length(self) -> bool:
@@ -362,11 +371,11 @@ def tables_of(
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
-    classes, lengths = None, None
+    off, lengths = None, None
     # They are effects of finite size, which the limit and the models of the papers are without.
     if products and rows == "network" and not problem.is_limit:
         off = OffResolved.of(groups.weight, bulk, _vectors(bulk.spike), sizes.d)
-        classes, lengths = products_of(off), off.lengths
+        lengths = off.lengths
         bulk = replace(bulk, stretch=np.sqrt(off.stretch(groups.weight @ bulk.profile)))
     features = conditional_features(
         problem.activation,
@@ -378,7 +387,7 @@ def tables_of(
         any_loss=any_loss,
         lengths=lengths,
     )
-    return Tables(features, groups, bulk, classes)
+    return Tables(features, groups, bulk, () if off is None else _products(off, features))
 
 
 def _tables_in_plane(
@@ -432,9 +441,19 @@ def _tables_in_plane(
     )
     if problem.is_limit:
         return Tables(features, groups, bulk)
-    products = products_of(OffResolved.of(along.weight, alone, resolved, sizes.d))
-    profile = np.repeat(products.profile, len(groups.weight) // len(along.weight), axis=0)
-    return Tables(features, groups, bulk, replace(products, profile=profile))
+    off = OffResolved.of(along.weight, alone, resolved, sizes.d)
+    times = len(groups.weight) // len(along.weight)
+    return Tables(features, groups, bulk, _products(off.repeated(times), features))
+
+
+def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products, ...]:
+    """Return the classes of products of each degree of which features have a part that counts."""
+    last = max((k for k, part in enumerate(features.higher) if _counts(part, features)), default=-1)
+    return tuple(products_of(off, degree) for degree in range(2, last + 3))
+
+
+def _counts(part: Array, features: ConditionalFeatures) -> bool:
+    return bool((features.weight * part**2).sum() > _LEAST_NOISE * (features.weight * features.variance).sum())
 
 
 def _vectors(*vectors: Array) -> Array:
@@ -466,7 +485,7 @@ def stacked(members: Sequence[Tables]) -> Tables:
         _stacked([t.features for t in members]),
         _stacked([t.groups for t in members]),
         _stacked([t.bulk for t in members]),
-        None if members[0].products is None else _stacked([t.products for t in members if t.products is not None]),
+        tuple(_stacked(list(each)) for each in zip(*(t.products for t in members), strict=True)),
     )
 
 

@@ -13,7 +13,9 @@ length, a standard normal number. Both effects are of order ``1/d``, and they ar
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,9 +30,10 @@ __all__ = ["OffResolved", "Products", "products_of"]
 Array = NDArray[np.float64]
 
 #: Distance of the cells of directions, and of the classes of their products, in the logarithm of their variance.
-_DISTANCE = 0.5
-#: Cells reach down to where less than this share of the power is left.
-_LEAST_POWER = 0.003
+_CELL, _CLASS = 0.5, 0.7
+#: Cells reach down to where less than this share of the power is left, and classes to this variance along a product:
+#: with less, a product is next to noise.
+_LEAST_POWER, _LEAST_PROFILE = 0.003, 0.003
 #: Least part of a moment that is left where the directions that are resolved are taken out.
 _LEAST_LEFT = 1e-3
 #: Change of a variance by the length of an input, over the variance, that is not reached.
@@ -39,7 +42,7 @@ _LARGEST = 0.9
 
 @dataclass(frozen=True)
 class Products:
-    """Classes of products of two coordinates."""
+    """Classes of products of two coordinates, or of three."""
 
     share: Array  #: Number of products in each class over the number of directions, shape (classes,).
     #: Variance of a group's rows along the products of a class, of which the sum with the shares is one.
@@ -64,8 +67,9 @@ class OffResolved(NamedTuple):
         takes out a direction ``v``, ``tr(P S)`` is ``tr S - v.S.v``, and ``tr(P S P S)`` is ``tr S^2 - 2 v.S^2.v +
         (v.S.v)^2``.
         """
-        count, gain = bulk.share * d, weight @ bulk.profile
-        grid = _grid(count, gain, _DISTANCE)
+        # Where the bulk is that of isotropic rows the spike is none of its directions.
+        count, gain = bulk.share * (d if bulk.spike.any() else d - 1), weight @ bulk.profile
+        grid = _grid(count, gain, _CELL)
         near = _near(gain, grid)
         first, square = (count * bulk.profile) @ near, (count * (weight @ np.square(bulk.profile))) @ near
         if len(resolved):
@@ -80,6 +84,11 @@ class OffResolved(NamedTuple):
             square = np.maximum(square - twice @ near, _LEAST_LEFT * square)
         number, variance = _cells(weight, first, square)
         return cls(weight, number, variance * ((d - 1) / (variance @ number))[:, None], d - 1)
+
+    def repeated(self, times: int) -> OffResolved:
+        """Return the same for groups that are divided into as many alike."""
+        weight, variance = np.repeat(self.weight / times, times), np.repeat(self.variance, times, axis=0)
+        return OffResolved(weight, self.count, variance, self.directions)
 
     @property
     def _stretch_of_unit(self) -> float:
@@ -107,23 +116,25 @@ class OffResolved(NamedTuple):
         return np.stack([1 - change, 1 + change], axis=1)
 
 
-def products_of(off: OffResolved) -> Products:
-    """Return the classes of the products of two coordinates.
+def products_of(off: OffResolved, degree: int) -> Products:
+    """Return the classes of the products of two coordinates, or of three: as many as the degree.
 
     Docs, "Uniform equivalent", equation (E8c).
     """
-    i, j = np.triu_indices(len(off.count))
-    number = np.where(i == j, 0.5, 1.0) * off.count[i] * off.count[j]
-    variance, stretch = off.variance[:, i] * off.variance[:, j], off.stretch(off.weight @ off.variance)
+    chosen = np.array(list(itertools.combinations_with_replacement(range(len(off.count)), degree)))
+    # Products that differ in the order of their factors are the same.
+    orders = [math.prod(map(math.factorial, Counter(each).values())) for each in chosen.tolist()]
+    number, variance = off.count[chosen].prod(axis=1) / orders, off.variance[:, chosen].prod(axis=2)
+    stretch = off.stretch(off.weight @ off.variance)[chosen].prod(axis=1)
+    variance *= (off.directions / (variance @ number))[:, None]
     gain = off.weight @ variance
-    power = number * gain
-    near = _near(gain, _grid(number, gain, _DISTANCE))
+    power, grid = number * gain, _grid(number, gain, _CLASS)
+    near = _near(gain, grid[grid >= min(math.log(_LEAST_PROFILE), grid[-1])])
     count, profile = _cells(
         off.weight, (number * variance) @ near, (number * (off.weight @ np.square(variance))) @ near
     )
-    stretched = near.T @ (power[:, None] * stretch[i] * stretch[j]) / np.maximum(near.T @ power, NOTHING)[:, None]
-    scale = (off.directions / (profile @ count))[:, None]
-    return Products(count / off.directions, profile * scale, np.sqrt(stretched))
+    stretched = near.T @ (power[:, None] * stretch) / np.maximum(near.T @ power, NOTHING)[:, None]
+    return Products(count / off.directions, profile, np.sqrt(stretched))
 
 
 def _bounded(change: Array) -> Array:

@@ -196,7 +196,8 @@ class ClassEquations(FeatureEquations):
 
     @cached_property
     def _table(self) -> LeverageTable:
-        return replace(super()._table, share=self.bulk.share[None], profile=self.bulk.profile.T[None])
+        table, bulk = super()._table, self.bulk
+        return replace(table, kinds=(replace(table.linear, share=bulk.share[None], profile=bulk.profile.T[None]),))
 
     @cached_property
     def _factors(self) -> None:

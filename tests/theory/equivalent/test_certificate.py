@@ -223,9 +223,10 @@ def test_steep_features_have_no_isolated_outliers(activation: str, step: float) 
     changes = np.diff(np.log([prediction.test_error for prediction in found]))
     back = np.where(changes[1:] * changes[:-1] < 0, np.minimum(np.abs(changes[1:]), np.abs(changes[:-1])), 0.0)
     assert back.max() < 1e-6
-    # The same without the structure of the bulk, whose equations are others, to what the structure changes.
+    # The same without the structure of the bulk, whose equations are others, to what the structure changes: inputs have
+    # lengths that differ less there, which such features raise to a high power.
     isotropic = gs.predict(problem.replace(ridge=1.0), bulk="isotropic")
-    assert found[4].test_error == pytest.approx(isotropic.test_error, rel=0.02)
+    assert 1 < found[4].test_error / isotropic.test_error < 2
 
 
 def equations_of(problem: gs.Problem, population: float | None = None) -> LeverageEquations:

@@ -23,7 +23,7 @@ predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is 
 
 # Two coordinates have nodes of their own: several hundred for six groups of neurons.
 PLANE = gs.Problem(
-    activation="softplus", teacher="sin", d=120, width=180, n_step=360, n=240, eta=gs.Step(2.0, 0.5), ridge=5.0,
+    activation="H1+0.4*H2+0.2*H3", teacher="sin", d=120, width=180, n_step=360, n=240, eta=gs.Step(2.0, 0.5), ridge=5.0,
     noise=0.1, readout="constant", inputs=gs.Inputs.spiked([5.0], 120, [0.7]),
 )  # fmt: skip
 

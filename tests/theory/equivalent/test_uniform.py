@@ -332,7 +332,7 @@ def test_a_batch_with_and_without_a_step_is_the_sum_of_its_parts():
 def test_finite_width_correction_is_the_independent_one(psi1, psi2, eta):
     # Of relative order 1/sqrt(N), while all else that is left out of the limit is of order 1/d.
     parameters = {"psi1": psi1, "psi2": psi2, "lam": 1e-3, "eta": eta, "sigma_eps": 0.1}
-    d = 10**9
+    d = 10**11
     problem = gs.Problem.ba2022(
         psi1=psi1, psi2=psi2, lam=1e-3, eta=eta, sigma_eps=0.1, d=d, activation="erf", teacher="erf"
     )

@@ -46,7 +46,7 @@ def problem(**changes: Any) -> gs.Problem:
 
 
 def network_of(case: gs.Problem) -> SteppedNetwork:
-    (_, network), *_ = result_of(stepped_networks(case, fold=case.readout.kind == "gaussian", spectrum=True))
+    (_, network), *_ = result_of(stepped_networks(case, fold=case.readout.kind == "gaussian", spectrum=True, products=False))
     return network
 
 

@@ -261,8 +261,10 @@ def row_features(
     row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:
         return row, np.empty((0, *row.mean.shape))
-    mean, slope = ((values[1] - values[0]) / _CHANGE for values in (found.mean, found.slope))
-    return row, np.stack([math.sqrt(2) * mean, (2 * slope - row.slope) / math.sqrt(6)])
+    # Of the slope in the pre-activation itself, which is constant for what is linear.
+    steepness = found.slope / deviation
+    third = deviation[0] * (steepness[1] - steepness[0]) * (2 / math.sqrt(6) / _CHANGE)
+    return row, np.stack([(found.mean[1] - found.mean[0]) * (math.sqrt(2) / _CHANGE), third])
 
 
 def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
@@ -316,7 +318,7 @@ def conditional_features(
     target = smoothed(teacher, alignment * kappa, rest)
     if plane and any_loss:
         across = _of_any_loss(teacher, Overlaps.of(alignment, overlap), kappa, finer)
-        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
+        return _in_plane(activation, groups, dimension, lengths, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
@@ -330,16 +332,25 @@ def conditional_features(
         kappa, weight = kappa[half], 2 * weight[half]
     if plane:
         across = on_the_whole_line(known, square, overlap)
-        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
-    stretch = np.ones((len(groups.weight), len(kappa)))
-    if lengths is not None and dimension < np.inf:
-        # Two nodes have the mean and the variance of a length.
-        kappa, weight, square, known = (np.repeat(of, 2, axis=-1) for of in (kappa, weight / 2, square, known))
-        stretch = 1 + lengths[:, None] * np.tile([-1.0, 1.0], len(kappa) // 2)
-    row, higher = row_features(activation, groups, kappa, dimension, stretch=stretch)
+        return _in_plane(activation, groups, dimension, lengths, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     h0, h1 = known
+    if lengths is not None:
+        # Two nodes of each have the mean and the variance of a length.
+        kappa, weight, square, h0, h1 = (np.repeat(of, 2) for of in (kappa, weight / 2, square, h0, h1))
+    stretch = _by_length(groups, lengths, len(kappa))
+    row, higher = row_features(activation, groups, kappa, dimension, stretch=stretch)
     tables = row.mean, row.slope, row.residual_variance, h0, h1, square, _length_slope(higher, dimension)
     return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), higher, stretch)
+
+
+def _by_length(groups: Groups, lengths: NDArray[np.float64] | None, nodes: int) -> NDArray[np.float64]:
+    """Return the factors of the variances of pre-activations where nodes of short and of long inputs take turns.
+
+    Shape (groups, nodes).
+    """
+    if lengths is None:
+        return np.ones((len(groups.weight), nodes))
+    return np.asarray(1 + lengths[:, None] * np.resize([-1.0, 1.0], nodes))
 
 
 def _length_slope(higher: NDArray[np.float64], dimension: float) -> NDArray[np.float64]:
@@ -371,6 +382,7 @@ def _in_plane(
     activation: ScalarFunction,
     groups: Groups,
     dimension: float,
+    lengths: NDArray[np.float64] | None,
     kappa: NDArray[np.float64],
     weight: NDArray[np.float64],
     across: AlongRest,
@@ -387,8 +399,11 @@ def _in_plane(
         values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)
     )
     _check_resolution(len(kappa), groups, activation)
-    row, higher = row_features(activation, groups, kappa, dimension, t)
+    # Averages along the second direction are nearly the same over every other of its nodes: twice as many would take
+    # several times as long.
+    stretch = _by_length(groups, lengths, len(kappa))
+    row, higher = row_features(activation, groups, kappa, dimension, t, stretch)
     slope = few_dimensions(row.slope)
     tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden
     length = _length_slope(higher, dimension)
-    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, higher, np.ones_like(row.mean))
+    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, higher, stretch)

@@ -158,7 +158,7 @@ class Directions:
         """Return slopes with their factors in each class, shape (batch, classes or 1, slopes, nodes)."""
         if self.parts == 1:
             return slopes[:, None]
-        return np.asarray(slopes[:, None] * np.tile(self.stretch, slopes.shape[2] // self.parts)[:, :, None])
+        return np.asarray(slopes[:, None] * self._at_nodes(self.stretch)[:, :, None])
 
     @property
     def average(self) -> _Array:
@@ -166,7 +166,12 @@ class Directions:
         if self.parts == 1:
             return self.slope
         power = (self.share[..., None] * self.profile).mT @ np.square(self.stretch)
-        return np.asarray(self.slope * np.tile(np.sqrt(power), self.slope.shape[2] // self.parts))
+        return self.slope * self._at_nodes(np.sqrt(power))
+
+    def _at_nodes(self, factors: _Array) -> _Array:
+        """Return factors of the parts at the nodes, which take turns; the last axis is theirs."""
+        nodes = self.slope.shape[2]
+        return np.tile(factors, -(-nodes // self.parts))[..., :nodes]
 
     def squared_stretch(self, one: int, other: int) -> _Array:
         """Return the shares times the squared factors at the nodes of two parts, shape (1 or batch, classes)."""

@@ -82,6 +82,8 @@ def without_fit(problem: Problem) -> Problem:
 
 #: Least part of the features' noise that is left without the parts along products.
 _LEAST_NOISE = 1e-6
+#: Power of a part of higher degree that may be rounding, over that of the linear part.
+_ROUNDED = 1e-16
 #: How many nodes there are where a second direction is resolved too, over those without it.
 _COARSER = 0.6
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps,
@@ -340,7 +342,7 @@ def stepped_networks(
                 # There a readout always has nodes of its own.
                 tables = yield from _tables_in_plane(
                     problem, step.resolved, sizes, refine,
-                    fold=fold, any_loss=any_loss, regrouped=regrouped, leading=leading, finer=finer,
+                    fold=fold, any_loss=any_loss, regrouped=regrouped, leading=leading, finer=finer, products=products,
                 )  # fmt: skip
                 network = SteppedNetwork(sizes, alignment, gradient_step, step, along_common, True, tables)
                 found.append((weight * part, network))
@@ -401,6 +403,7 @@ def _tables_in_plane(
     regrouped: Callable[[Groups], Groups] | None,
     leading: bool,
     finer: float = 1.0,
+    products: bool = True,
 ) -> Computation[Tables]:
     """Return tables with features resolved along the spike and along a second direction.
 
@@ -429,6 +432,10 @@ def _tables_in_plane(
         added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
         groups, bulk = groups_in_plane(along, bulk, teacher_direction(along, bulk, added), added, step, sizes.d)
         resolved = _vectors(bulk.spike, unit_vector(bulk.second))
+    off, lengths = None, None
+    if products and not problem.is_limit:
+        off = OffResolved.of(along.weight, alone, resolved, sizes.d).repeated(len(groups.weight) // len(along.weight))
+        lengths, bulk = off.lengths, replace(bulk, stretch=np.sqrt(off.stretch(along.weight @ alone.profile)))
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -438,12 +445,9 @@ def _tables_in_plane(
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,
+        lengths=lengths,
     )
-    if problem.is_limit:
-        return Tables(features, groups, bulk)
-    off = OffResolved.of(along.weight, alone, resolved, sizes.d)
-    times = len(groups.weight) // len(along.weight)
-    return Tables(features, groups, bulk, _products(off.repeated(times), features))
+    return Tables(features, groups, bulk, () if off is None else _products(off, features))
 
 
 def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products, ...]:
@@ -453,7 +457,8 @@ def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products
 
 
 def _counts(part: Array, features: ConditionalFeatures) -> bool:
-    return bool((features.weight * part**2).sum() > _LEAST_NOISE * (features.weight * features.variance).sum())
+    power, noise, linear = ((features.weight * of).sum() for of in (part**2, features.variance, features.slope**2))
+    return bool(power > _LEAST_NOISE * noise + _ROUNDED * linear)
 
 
 def _vectors(*vectors: Array) -> Array:

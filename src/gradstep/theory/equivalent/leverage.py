@@ -185,10 +185,9 @@ class Directions:
         object.__setattr__(found, "factors", self.factors)
         return found
 
-    @property
-    def few_slopes(self) -> _Array:
-        """The slopes between which the matrices of this kind are: of the factors, or of the groups."""
-        return self.slope if self.factors is None else self.factors[1]
+    def slopes_of(self, matrices: Whole | Core) -> _Array:
+        """Return the slopes between which matrices of this kind are: of the factors, or of the groups."""
+        return _factors(self)[1] if isinstance(matrices, Core) else self.slope
 
     def mixed(self, values: _Array) -> _Array:
         """Return the sum over the directions of values of shape (batch, classes, rows, columns), over their number."""
@@ -712,7 +711,7 @@ def _mean_square(directions: Directions, matrices: Whole | Core, density: _Array
     A square at two nodes is a form in the products of two slopes. Where there are fewer of these products than nodes,
     it is quicker to take the mean of these forms.
     """
-    slopes, classes = directions.few_slopes, directions.profile.shape[1]
+    slopes, classes = directions.slopes_of(matrices), directions.profile.shape[1]
     nodes = slopes.shape[2]
     numbers, products = classes * nodes**2, directions.parts * SymmetricPairs.number(slopes.shape[1])
     if _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
@@ -735,7 +734,7 @@ def _pairs_of_slopes(directions: Directions, matrices: Whole | Core, density: _A
     The products of different parts of the nodes follow each other. Shapes (1 or batch, pairs, nodes) and
     (batch, pairs, pairs).
     """
-    slopes, parts = directions.few_slopes, range(directions.parts)
+    slopes, parts = directions.slopes_of(matrices), range(directions.parts)
     pairs, forms = SymmetricPairs.among(slopes.shape[1]), _forms(directions, matrices, density)
     products = pairs.of(slopes)
     if len(parts) == 1:
@@ -807,21 +806,22 @@ def near_point(equations: LeverageEquations, point: Leverage) -> Linearised | Li
     Docs, "Uniform equivalent", equations (E15) and (E16).
     """
     kinds, (batch, groups, nodes) = equations.table.kinds, point.variance.shape
-    number = sum(kind.parts * SymmetricPairs.number(kind.few_slopes.shape[1]) for kind in kinds)
+    every = [kind.slopes_of(matrices) for kind, matrices in zip(kinds, point.matrices, strict=True)]
+    number = sum(kind.parts * SymmetricPairs.number(slopes.shape[1]) for kind, slopes in zip(kinds, every, strict=True))
     if not _by_pairs(number, groups, nodes):
         return linearised(equations, point)
     source, between = point.variance.copy(), np.zeros((batch, groups, groups), dtype=point.following.dtype)
     products, squares = [], []
-    for kind, matrices in zip(kinds, point.matrices, strict=True):
+    for kind, slopes, matrices in zip(kinds, every, point.matrices, strict=True):
         if isinstance(matrices, Core):
             of_groups = matrices.rows @ matrices.damping
         else:
             of_groups = matrices.inverse * np.sqrt(point.density[:, None] * kind.profile)[:, :, None]
-        pairs = SymmetricPairs.among(kind.few_slopes.shape[1])
+        pairs = SymmetricPairs.among(slopes.shape[1])
         by_group = pairs.of(of_groups.mT)
         for index in range(kind.parts):
             here, weight = kind.part(index), kind.share * np.square(kind.stretch[..., index])
-            source[..., here] += _mixed(weight, by_group).mT @ pairs.of(kind.few_slopes[..., here])
+            source[..., here] += _mixed(weight, by_group).mT @ pairs.of(slopes[..., here])
         known, square = _pairs_of_slopes(kind, matrices, point.density)
         # Each member has its own, since those of some may be replaced.
         products.append(known if len(known) == batch else np.repeat(known, batch, axis=0))

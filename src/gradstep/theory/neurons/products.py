@@ -101,7 +101,7 @@ class OffResolved(NamedTuple):
     def lengths(self) -> Array:
         """Standard deviation of the relative variance of a pre-activation that is due to the length, shape (groups,).
 
-        Docs, "Uniform equivalent", equation (E8b).
+        Docs, "Uniform equivalent", equation (E8c).
         """
         seen = self.variance @ (self.number * (self.weight @ self.variance)) / self.directions
         return _bounded(self._stretch_of_unit * seen)
@@ -111,7 +111,7 @@ class OffResolved(NamedTuple):
 
         The mean variances of the rows in the directions are `variance`, shape (directions,).
 
-        Docs, "Uniform equivalent", equation (E8b).
+        Docs, "Uniform equivalent", equation (E8c).
         """
         change = _bounded(self._stretch_of_unit * variance)
         return np.stack([1 - change, 1 + change], axis=1)
@@ -120,7 +120,7 @@ class OffResolved(NamedTuple):
 def products_of(off: OffResolved, degree: int) -> Products:
     """Return the classes of the products of two coordinates, or of three: as many as the degree.
 
-    Docs, "Uniform equivalent", equation (E8c).
+    Docs, "Uniform equivalent", equation (E8b).
     """
     chosen = np.array(list(itertools.combinations_with_replacement(range(len(off.number)), degree)))
     # Products that differ in the order of their factors are the same.

@@ -21,10 +21,10 @@ EVEN = gs.Problem(
 )
 
 
-def errors_of(network, problem):
-    """Return test and training error of a network that is described in one way."""
+def solution_of(network, problem):
+    """Return the solution for a network that is described in one way."""
     sizes = sizes_of(problem)
-    found = solve(
+    return solve(
         network.tables.shared,
         noise=np.array([problem.noise]),
         dimension=np.array([sizes.d]),
@@ -32,4 +32,9 @@ def errors_of(network, problem):
         samples=np.array([sizes.n]),
         ridge=np.array([sizes.ridge]),
     )
+
+
+def errors_of(network, problem):
+    """Return test and training error of a network that is described in one way."""
+    found = solution_of(network, problem)
     return np.array([found.test_error[0], found.train_error[0]])

@@ -378,8 +378,9 @@ def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, one_directi
         with monkeypatch.context() as patched:
             patched.setattr(bulk_module, "_CELL", factor * bulk_module._CELL)
             found = gs.predict(problem.replace(eta=gs.Step(3.0 * (1 + 1e-14 / factor), 0.5)))
-        assert found.test_error == pytest.approx(expected.test_error, rel=1e-7)
-        assert found.train_error == pytest.approx(expected.train_error, rel=1e-7)
+        # With the poles the nodes change, of which cells of directions are made: by a few parts in a million.
+        assert found.test_error == pytest.approx(expected.test_error, rel=2e-5)
+        assert found.train_error == pytest.approx(expected.train_error, rel=2e-5)
 
 
 @pytest.mark.parametrize(("d", "measured", "error"), [(512, 1.1372, 0.0098), (1024, 1.0836, 0.0143)])

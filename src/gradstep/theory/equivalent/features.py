@@ -41,7 +41,6 @@ from gradstep.theory.neurons.groups import Groups
 __all__ = [
     "ConditionalFeatures",
     "conditional_features",
-    "few_dimensions",
     "kappa_rule",
     "length_dimension",
     "row_features",
@@ -72,15 +71,14 @@ class ConditionalFeatures:
     teacher_square: NDArray[np.float64]
     #: Slope of ``g0`` along the length of an isotropic input, a standard normal. The square of that length off the
     #: spike has the relative variance ``2/(d-1)``, and scales the variance of every pre-activation. This is a small
-    #: change of each neuron, but the same for all. If neurons share the sign of the spike, it has the same effect on the
-    #: fit as a spike of order ``d**-1/2``.
-    #: Shape (groups, nodes) or (groups, 0).
+    #: change of each neuron, but the same for all. If neurons share the sign of the spike, it has the same effect on
+    #: the fit as a spike of order ``d**-1/2``. Shape (groups, nodes) or (groups, 0).
     length_slope: NDArray[np.float64]
     #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
     #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
-    #: Coefficients of the normalised Hermite polynomials of degree two and three in the pre-activation off the spike.
-    #: Shape (2, groups, nodes) or (0, groups, nodes).
+    #: Coefficients of the normalised Hermite polynomials of degree two and three in the pre-activation off the spike,
+    #: for coordinates of variance one. Shape (2, groups, nodes) or (0, groups, nodes).
     higher: NDArray[np.float64]
     #: Factor of the variance of a pre-activation. Where features are resolved along the length of an input, nodes of
     #: short and of long inputs take turns; elsewhere it is one. Shape (groups, nodes).
@@ -298,7 +296,7 @@ def conditional_features(
     nodes serve losses other than the square: those of an odd activation on either side of zero, and those along a
     second direction on either side of the teacher's kinks. Shape (groups,): `lengths` are the standard deviations of
     the relative variance of a pre-activation, which follows the length of an input; if they are given, there are two
-    nodes of the length for each of kappa.
+    nodes of the length for each of kappa, but not where a second direction is resolved.
 
     Raises `InvalidInput` as `row_features` does, and `NotConverged` if the features are so steep that resolving them
     would take the memory.
@@ -318,7 +316,7 @@ def conditional_features(
     target = smoothed(teacher, alignment * kappa, rest)
     if plane and any_loss:
         across = _of_any_loss(teacher, Overlaps.of(alignment, overlap), kappa, finer)
-        return _in_plane(activation, groups, dimension, lengths, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
+        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
@@ -332,25 +330,15 @@ def conditional_features(
         kappa, weight = kappa[half], 2 * weight[half]
     if plane:
         across = on_the_whole_line(known, square, overlap)
-        return _in_plane(activation, groups, dimension, lengths, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
-    h0, h1 = known
+        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
+    (h0, h1), stretch = known, np.ones((len(groups.weight), len(kappa)))
     if lengths is not None:
         # Two nodes of each have the mean and the variance of a length.
         kappa, weight, square, h0, h1 = (np.repeat(of, 2) for of in (kappa, weight / 2, square, h0, h1))
-    stretch = _by_length(groups, lengths, len(kappa))
+        stretch = 1 + lengths[:, None] * np.tile([-1.0, 1.0], len(kappa) // 2)
     row, higher = row_features(activation, groups, kappa, dimension, stretch=stretch)
     tables = row.mean, row.slope, row.residual_variance, h0, h1, square, _length_slope(higher, dimension)
-    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), higher, stretch)
-
-
-def _by_length(groups: Groups, lengths: NDArray[np.float64] | None, nodes: int) -> NDArray[np.float64]:
-    """Return the factors of the variances of pre-activations where nodes of short and of long inputs take turns.
-
-    Shape (groups, nodes).
-    """
-    if lengths is None:
-        return np.ones((len(groups.weight), nodes))
-    return np.asarray(1 + lengths[:, None] * np.resize([-1.0, 1.0], nodes))
+    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), _of_coordinates(higher, stretch), stretch)
 
 
 def _length_slope(higher: NDArray[np.float64], dimension: float) -> NDArray[np.float64]:
@@ -358,15 +346,19 @@ def _length_slope(higher: NDArray[np.float64], dimension: float) -> NDArray[np.f
     return np.asarray(higher[0] / np.sqrt(dimension - 1)) if len(higher) else np.empty((higher.shape[1], 0))
 
 
-def few_dimensions(slope: NDArray[np.float64]) -> NDArray[np.float64]:
+def _of_coordinates(higher: NDArray[np.float64], stretch: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `ConditionalFeatures.higher` from the coefficients of `row_features`."""
+    found = [_few_dimensions(part / stretch ** (degree / 2)) for degree, part in enumerate(higher, 2)]
+    return np.array(found).reshape(higher.shape)
+
+
+def _few_dimensions(slope: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return slopes with the dimensions that count, if these are few: equations are then solved between them.
 
-    The slopes have shape (..., groups, nodes).
+    The slopes have shape (groups, nodes).
     """
-    if slope.ndim == 2:
-        left, right, _ = scaled_factors(slope, _DIMENSION)
-        return left @ right if left.shape[1] < _FEW * len(left) else slope
-    return np.stack([few_dimensions(each) for each in slope])
+    left, right, _ = scaled_factors(slope, _DIMENSION)
+    return np.asarray(left @ right if left.shape[1] < _FEW * len(left) else slope)
 
 
 def _of_any_loss(teacher: ScalarFunction, overlaps: Overlaps, kappa: NDArray[np.float64], finer: float) -> AlongRest:
@@ -382,7 +374,6 @@ def _in_plane(
     activation: ScalarFunction,
     groups: Groups,
     dimension: float,
-    lengths: NDArray[np.float64] | None,
     kappa: NDArray[np.float64],
     weight: NDArray[np.float64],
     across: AlongRest,
@@ -399,11 +390,8 @@ def _in_plane(
         values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)
     )
     _check_resolution(len(kappa), groups, activation)
-    # Averages along the second direction are nearly the same over every other of its nodes: twice as many would take
-    # several times as long.
-    stretch = _by_length(groups, lengths, len(kappa))
-    row, higher = row_features(activation, groups, kappa, dimension, t, stretch)
-    slope = few_dimensions(row.slope)
+    row, higher = row_features(activation, groups, kappa, dimension, t)
+    slope = _few_dimensions(row.slope)
     tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden
-    length = _length_slope(higher, dimension)
-    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, higher, stretch)
+    length, one = _length_slope(higher, dimension), np.ones_like(row.mean)
+    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, _of_coordinates(higher, one), one)

@@ -927,6 +927,8 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
             next_state = np.where(worse[:, None], state + here.gap, np.where(better[:, None], next_state, state))
             trial = evaluate(equations, next_state, stable=stable)
             bound, last = np.where(worse, bound / 4, bound), np.where(better, last, 0.0)
+        # Steps that were too long once need not stay short.
+        bound = np.minimum(2 * bound, _LONGEST_STEP)
         state, here = next_state, trial
     _store(solution, members, here)
     worst = float(solution.residual.max())

@@ -17,12 +17,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, link_of
 from gradstep.sizes import Sizes
-from gradstep.theory.equivalent.features import (
-    ConditionalFeatures,
-    conditional_features,
-    few_dimensions,
-    length_dimension,
-)
+from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
 from gradstep.theory.equivalent.leverage import Directions, LeverageTable, Separable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
@@ -124,9 +119,9 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        alike = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * len(self.products), self._lengths.shape[1]
+        kind = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * len(self.products)
         classes = len(bulk.share) + sum(len(each.share) for each in self.products)
-        return (*features.mean.shape, classes, len(bulk.teacher), *alike)
+        return (*features.mean.shape, classes, len(bulk.teacher), kind, self._lengths.shape[1])
 
     @property
     def _lengths(self) -> Array:
@@ -164,14 +159,15 @@ class Tables:
         kinds, variance = [self._directions(self.slope, bulk)], features.variance
         for degree, products in enumerate(self.products, 2):
             higher = features.higher[..., degree - 2, :, :]
-            kinds.append(self._directions(few_dimensions(higher / features.stretch ** (degree / 2)), products))
-            variance = variance - higher**2
+            kinds.append(self._directions(higher, products))
+            variance = variance - features.stretch**degree * higher**2
         if self.products:
             # What is left of the features is noise. A difference stands for the derivative in the parts along products.
             variance = np.maximum(variance, _LEAST_NOISE * features.variance)
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
 
     def _directions(self, slope: Array, classes: Bulk | Products) -> Directions:
+        """Return directions of one kind with slopes along them."""
         found = Directions(slope, classes.share, classes.profile.mT)
         return replace(found, stretch=classes.stretch) if self.by_length else found
 
@@ -432,10 +428,6 @@ def _tables_in_plane(
         added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
         groups, bulk = groups_in_plane(along, bulk, teacher_direction(along, bulk, added), added, step, sizes.d)
         resolved = _vectors(bulk.spike, unit_vector(bulk.second))
-    off, lengths = None, None
-    if products and not problem.is_limit:
-        off = OffResolved.of(along.weight, alone, resolved, sizes.d).repeated(len(groups.weight) // len(along.weight))
-        lengths, bulk = off.lengths, replace(bulk, stretch=np.sqrt(off.stretch(along.weight @ alone.profile)))
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -445,9 +437,12 @@ def _tables_in_plane(
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,
-        lengths=lengths,
     )
-    return Tables(features, groups, bulk, () if off is None else _products(off, features))
+    if not products or problem.is_limit:
+        return Tables(features, groups, bulk)
+    # Nodes of the length too would take several times as long: it is a slope of the means here.
+    off = OffResolved.of(along.weight, alone, resolved, sizes.d).repeated(len(groups.weight) // len(along.weight))
+    return Tables(features, groups, bulk, _products(off, features))
 
 
 def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products, ...]:
@@ -457,6 +452,7 @@ def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products
 
 
 def _counts(part: Array, features: ConditionalFeatures) -> bool:
+    """Return whether a part of higher degree counts beside the rest of the features."""
     power, noise, linear = ((features.weight * of).sum() for of in (part**2, features.variance, features.slope**2))
     return bool(power > _LEAST_NOISE * noise + _ROUNDED * linear)
 

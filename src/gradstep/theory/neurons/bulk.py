@@ -181,7 +181,20 @@ def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
     zero = 0 * one
-    return Bulk(one, column, one, zero, column, 0 * column, np.zeros(groups), *_nothing(column), zero, zero, column, np.ones((1, 2)))
+    return Bulk(
+        one,
+        column,
+        one,
+        zero,
+        column,
+        0 * column,
+        np.zeros(groups),
+        *_nothing(column),
+        zero,
+        zero,
+        column,
+        np.ones((1, 2)),
+    )
 
 
 def bulk_law(

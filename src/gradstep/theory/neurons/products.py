@@ -1,14 +1,15 @@
-"""Products of two coordinates, along which features have their part of second degree; and the length of an input.
+"""Products of coordinates, along which features have their parts of higher degree; and the length of an input.
 
 Given the spike, the part of second degree of a feature is a sum over pairs of directions: a neuron with row ``w`` has
-the slope ``w_i w_j`` along the product ``x_i x_j``. There are ``d^2/2`` pairs, far more than neurons or samples, so that
-to leading order they act as noise of each neuron's own. But where a step has moved all rows within few directions, few
-pairs have most of that part, and neurons share them. Along a product rows have the product of their variances.
+the slope ``w_i w_j`` along the product ``x_i x_j``. There are ``d^2/2`` pairs, far more than neurons or samples. To
+leading order they therefore act as noise of each neuron's own. But where a step has moved all rows within few
+directions, few pairs have most of that part, and neurons share them. Along a product rows have the product of their
+variances. The part of third degree is the same with products of three coordinates.
 
-The sum over neurons of all ``w_i w_j`` is left along one more direction, the length of an input. In long inputs
-coordinates are larger, and they are so most in the directions in which rows are long: given the length, a coordinate
-has the variance ``1 + c u l``, where ``u`` is the variance of the rows in its direction, over the mean, and ``l`` the
-length, a standard normal number. Both effects are of order ``1/d``, and they are taken along together. This project.
+The mean over neurons of all ``w_i w_j`` is one more direction, the length of an input. In long inputs coordinates are
+larger, and most so in the directions in which rows are long: given the length, a coordinate has the variance ``1 + c u
+l``, where ``u`` is the variance of the rows in its direction, over the mean, and ``l`` the length, a standard normal
+number. Both effects are of order ``1/d`` and of opposite sign as a rule: they are taken along together. This project.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class OffResolved(NamedTuple):
     """The directions off those that features are resolved along, in a few cells of like variance."""
 
     weight: Array  #: Shares of the groups in the neurons, shape (groups,).
-    count: Array  #: Number of directions in each cell, shape (cells,).
+    number: Array  #: Number of directions in each cell, shape (cells,).
     variance: Array  #: Variances of rows, of mean one over the directions of the inputs, shape (groups, cells).
     directions: float  #: ``d - 1``.
 
@@ -88,21 +89,21 @@ class OffResolved(NamedTuple):
     def repeated(self, times: int) -> OffResolved:
         """Return the same for groups that are divided into as many alike."""
         weight, variance = np.repeat(self.weight / times, times), np.repeat(self.variance, times, axis=0)
-        return OffResolved(weight, self.count, variance, self.directions)
+        return OffResolved(weight, self.number, variance, self.directions)
 
     @property
     def _stretch_of_unit(self) -> float:
         """By how much the length of an input, one standard deviation, changes a coordinate of a mean variance one."""
-        square = float(self.count @ np.square(self.weight @ self.variance)) / self.directions
+        square = float(self.number @ np.square(self.weight @ self.variance)) / self.directions
         return float(np.sqrt(2 / (self.directions * square)))
 
     @property
     def lengths(self) -> Array:
         """Standard deviation of the relative variance of a pre-activation that is due to the length, shape (groups,).
 
-        Docs, "Uniform equivalent", equation (E8b).
+        Docs, "Uniform equivalent", equation (E8c).
         """
-        seen = self.variance @ (self.count * (self.weight @ self.variance)) / self.directions
+        seen = self.variance @ (self.number * (self.weight @ self.variance)) / self.directions
         return _bounded(self._stretch_of_unit * seen)
 
     def stretch(self, variance: Array) -> Array:
@@ -110,7 +111,7 @@ class OffResolved(NamedTuple):
 
         The mean variances of the rows in the directions are `variance`, shape (directions,).
 
-        Docs, "Uniform equivalent", equation (E8b).
+        Docs, "Uniform equivalent", equation (E8c).
         """
         change = _bounded(self._stretch_of_unit * variance)
         return np.stack([1 - change, 1 + change], axis=1)
@@ -119,12 +120,12 @@ class OffResolved(NamedTuple):
 def products_of(off: OffResolved, degree: int) -> Products:
     """Return the classes of the products of two coordinates, or of three: as many as the degree.
 
-    Docs, "Uniform equivalent", equation (E8c).
+    Docs, "Uniform equivalent", equation (E8b).
     """
-    chosen = np.array(list(itertools.combinations_with_replacement(range(len(off.count)), degree)))
+    chosen = np.array(list(itertools.combinations_with_replacement(range(len(off.number)), degree)))
     # Products that differ in the order of their factors are the same.
     orders = [math.prod(map(math.factorial, Counter(each).values())) for each in chosen.tolist()]
-    number, variance = off.count[chosen].prod(axis=1) / orders, off.variance[:, chosen].prod(axis=2)
+    number, variance = off.number[chosen].prod(axis=1) / orders, off.variance[:, chosen].prod(axis=2)
     stretch = off.stretch(off.weight @ off.variance)[chosen].prod(axis=1)
     variance *= (off.directions / (variance @ number))[:, None]
     gain = off.weight @ variance
@@ -151,7 +152,7 @@ def _grid(count: Array, gain: Array, distance: float) -> Array:
     one = min(1.0, cumulated[-1])
     top = math.log(np.interp(one, np.concatenate([[0.0], cumulated]), np.concatenate([[0.0], power])) / one)
     low = math.log(variance[np.searchsorted(power, (1 - _LEAST_POWER) * power[-1])])
-    return top - distance * np.arange(max(math.ceil((top - low) / distance), 0), -1, -1)
+    return np.asarray(top - distance * np.arange(max(math.ceil((top - low) / distance), 0), -1, -1))
 
 
 def _near(gain: Array, grid: Array) -> Array:

@@ -175,8 +175,9 @@ class FeatureEquations:
 
     @cached_property
     def _table(self) -> LeverageTable:
-        columns = (self.variance, self.weight, self.neurons / self.width)
-        return LeverageTable(*(column[None] for column in columns), (Directions(self.slope[None]),))
+        fraction = self.neurons / self.width
+        kinds = (Directions(self.slope[None]),)
+        return LeverageTable(self.variance[None], self.weight[None], fraction[None], kinds)
 
     def _right_sides(self, gap: ComplexArray, following: ComplexArray) -> ComplexArray:
         """Return the gap, and how z moves the right-hand sides, of which only those of the resolvents contain it."""

@@ -149,8 +149,8 @@ def test_readouts_that_are_almost_equal_have_the_errors_of_equal_ones(activation
     known = gs.predict(equal).test_error
     for apart in differences:
         found = gs.predict(equal.replace(readout={1: 0.5, 1 + apart: 0.5})).test_error
-        # The rules of the rows' law have a tolerance of 1e-8.
-        assert abs(found - known) <= (apart + 2e-8) * known
+        # The rules of the rows' law have a tolerance of 1e-8, but cells of directions follow their nodes.
+        assert abs(found - known) <= (apart + 1e-6) * known
 
 
 @pytest.mark.parametrize(

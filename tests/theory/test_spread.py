@@ -45,8 +45,8 @@ def test_least_squares_has_the_law_of_two_chi_squares(readout):
     prediction, spread = gs.predict(problem), gs.predict_spread(problem)
     assert spread.train_error / prediction.train_error == pytest.approx(math.sqrt(2 / (n - d)), rel=1e-3)
     assert spread.test_error / prediction.test_error == pytest.approx(math.sqrt(2 / d + 2 / (n - d)), rel=2e-3)
-    # The errors are Gaussian over inputs.
-    assert spread.squared_error / prediction.test_error == pytest.approx(math.sqrt(2), rel=1e-6)
+    # The errors are Gaussian over inputs of one length, whose square has the relative variance 2/d.
+    assert spread.squared_error / prediction.test_error == pytest.approx(math.sqrt(2 + 6 / d), rel=1e-6)
 
 
 @pytest.mark.parametrize("changes", SETTINGS)

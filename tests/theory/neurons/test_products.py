@@ -54,9 +54,7 @@ def test_a_direction_that_is_the_spike_is_taken_out_whole():
     found = OffResolved.of(np.ones(1), bulk_of(variance, np.eye(60)[7]), np.eye(60)[[7]], 60)
     others = np.delete(variance, 7)
     expected = 59**2 * (others**2).sum() / others.sum() ** 2
-    assert found.number @ found.variance[0] ** 2 == pytest.approx(
-        59**2 * (others**2).sum() / others.sum() ** 2, rel=0.01
-    )
+    assert found.number @ found.variance[0] ** 2 == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize("degree", [2, 3])
@@ -110,23 +108,21 @@ SIZES = {
 }  # fmt: skip
 
 
-def off_networks(problem, seeds, name="test_error"):
-    """Return the z-score and the relative deviation of a prediction, and the deviation without products."""
+def off_networks(problem, seeds):
+    """Return the z-score and the relative deviation of a test error, and the deviation without products."""
     networks = gs.simulate(problem, seeds=seeds)
-    mean, error = float(networks.mean(name)), float(networks.standard_error(name))
-    without = np.zeros(2)
-    for share, network in result_of(stepped_networks(problem, plane=True, products=False)):
-        found = solution_of(network, problem)
-        without += share * np.array([found.test_error[0], found.train_error[0]])
-    predicted = getattr(gs.predict(problem), name)
-    return (predicted - mean) / error, predicted / mean - 1, without[name == "train_error"] / mean - 1
+    mean, error = float(networks.mean("test_error")), float(networks.standard_error("test_error"))
+    described = result_of(stepped_networks(problem, plane=True, products=False))
+    without = sum(share * float(solution_of(network, problem).test_error[0]) for share, network in described)
+    predicted = gs.predict(problem).test_error
+    return (predicted - mean) / error, predicted / mean - 1, without / mean - 1
 
 
 def test_few_samples_of_a_strong_step():
     problem = gs.Problem(activation="relu", eta=gs.Step(1.5, 0.5), **SIZES)
-    z, off, without = off_networks(problem, 32)
+    z, off, without = off_networks(problem, 64)
     assert abs(z) < 3 or abs(off) < 0.04
-    assert without > 0.12
+    assert without > 0.07
 
 
 @pytest.mark.statistical

@@ -82,9 +82,8 @@ _ROUNDED = 1e-16
 #: How many nodes there are where a second direction is resolved too, over those without it.
 _COARSER = 0.6
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps,
-#: and without one for each length of an input and one for the factors of the slopes along products of each degree;
-#: arrays over groups and special directions; bytes of all that is smaller.
-_BY_NODE, _BY_DIRECTION, _SMALL = 13, 4, 2.0**14
+#: and without one for each length of an input; arrays over groups and special directions; bytes of all that is smaller.
+_BY_NODE, _BY_DIRECTION, _SMALL = 15, 4, 2.0**14
 #: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
 #: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {
@@ -149,7 +148,7 @@ class Tables:
     def memory(self) -> float:
         """Bytes that the tables of one problem take, about and at most."""
         (groups, nodes), special = self.features.mean.shape, len(self.bulk.teacher)
-        by_node = _BY_NODE + self._lengths.shape[1] + len(self.products)
+        by_node = _BY_NODE + self._lengths.shape[1]
         numbers = by_node * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
         return float(8 * numbers + _SMALL)
 

@@ -50,6 +50,18 @@ def test_pairs_of_random_slopes_are_the_matrix(groups: int, kinds: dict[str, boo
     check_pairs(equations)
 
 
+def test_points_by_singular_values_have_pairs_of_the_slopes_of_groups() -> None:
+    """Whole matrices beside slopes of few dimensions: the pairs are of what the matrices are between."""
+    equations, rng = random_equations(1, 60, 4000, 3, 5, products=True), np.random.default_rng(5)
+    slopes = (rng.normal(size=(1, 60, 4)) @ rng.normal(size=(1, 4, 4000)) for _ in equations.table.kinds)
+    equations = with_slopes(equations, *slopes)
+    state = np.zeros((1, 4060))
+    expected = near_point(equations, leverage.evaluate(equations, state))
+    found = near_point(equations, leverage.evaluate(equations, state, stable=True))
+    vectors = rng.standard_normal(expected.into.shape)
+    np.testing.assert_allclose(found.times(vectors), expected.times(vectors), rtol=1e-8, atol=1e-8)
+
+
 def check_pairs(equations: LeverageEquations) -> None:
     """Compare both forms away from the solution too, where two members of a batch differ."""
     state = np.log(np.concatenate([(point := solve_leverage(equations)[0]).leverage, point.resolvent], axis=1))

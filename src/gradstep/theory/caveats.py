@@ -79,7 +79,7 @@ class _Rule(NamedTuple):
 #: Indicator to what it stands for. The factors, and the least size that is shown, are fitted to measurements
 #: (`benchmarks/caveat_sizes`).
 _RULES: Mapping[str, _Rule] = {
-    "growth": _Rule("features that grow fast", 0.7, 1.0),
+    "growth": _Rule("features that grow fast", 0.74, 1.0),
     "interpolation": _Rule("near interpolation", 0.023, 0.4),
     "few_step_samples": _Rule("few step samples after a strong step", 0.2, 1.0),
     "mixed_bulk": _Rule("strong step, activation not odd", 0.21, 1.0),

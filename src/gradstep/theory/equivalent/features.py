@@ -78,7 +78,8 @@ class ConditionalFeatures:
     #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
     #: Coefficients of the normalised Hermite polynomials of degree two and three in the pre-activation off the spike,
-    #: for coordinates of variance one. Shape (2, groups, nodes) or (0, groups, nodes).
+    #: over `stretch` to the power of half the degree: slopes along products of coordinates of variance one.
+    #: Shape (2, groups, nodes) or (0, groups, nodes).
     higher: NDArray[np.float64]
     #: Factor of the variance of a pre-activation. Where features are resolved along the length of an input, nodes of
     #: short and of long inputs take turns; elsewhere it is one. Shape (groups, nodes).
@@ -294,9 +295,10 @@ def conditional_features(
     which is resolved too, with the teacher's rest; it is zero if there is none. `refine` multiplies the resolution in
     kappa, and the dimension sets how much the length of an input fluctuates (by default not at all). For `any_loss` the
     nodes serve losses other than the square: those of an odd activation on either side of zero, and those along a
-    second direction on either side of the teacher's kinks. Shape (groups,): `lengths` are the standard deviations of
-    the relative variance of a pre-activation, which follows the length of an input; if they are given, there are two
-    nodes of the length for each of kappa, but not where a second direction is resolved.
+    second direction on either side of the teacher's kinks. If `lengths` are given, there are two nodes for each of
+    kappa, for short and for long inputs, unless they were too many; not together with a second direction. They have the
+    shape (groups,) and are the standard deviations of the relative variance of a pre-activation that is due to the
+    length of an input.
 
     Raises `InvalidInput` as `row_features` does, and `NotConverged` if the features are so steep that resolving them
     would take the memory.
@@ -332,7 +334,7 @@ def conditional_features(
         across = on_the_whole_line(known, square, overlap)
         return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
     (h0, h1), stretch = known, np.ones((len(groups.weight), len(kappa)))
-    if lengths is not None:
+    if lengths is not None and 2 * len(kappa) <= _MOST_NODES:
         # Two nodes of each have the mean and the variance of a length.
         kappa, weight, square, h0, h1 = (np.repeat(of, 2) for of in (kappa, weight / 2, square, h0, h1))
         stretch = 1 + lengths[:, None] * np.tile([-1.0, 1.0], len(kappa) // 2)

@@ -162,7 +162,7 @@ class Directions:
 
     @property
     def average(self) -> _Array:
-        """Slopes with the mean squares of a group over the directions, shape (1 or batch, groups, nodes)."""
+        """Slopes whose squares are the mean squares over the directions, shape (1 or batch, groups, nodes)."""
         if self.parts == 1:
             return self.slope
         power = (self.share[..., None] * self.profile).mT @ np.square(self.stretch)
@@ -565,7 +565,10 @@ class Undamped(NamedTuple):
 
     @classmethod
     def of(cls, directions: Directions, root: _Array, sample_weight: _Array, gain: _Array) -> Undamped:
-        """Return the inverses for ``D_j^1/2`` of shape (batch, classes, groups), weights (batch, nodes) and ``V1``."""
+        """Return the inverses for ``D_j^1/2`` of shape (batch, classes, groups), weights (batch, nodes) and ``V1``.
+
+        The directions have no factors of their own at different nodes.
+        """
         if directions.factors is None:
             matrices = inverses(inner(gain, root))
             return cls(root, matrices, root[:, 0, :, None], matrices[..., :0, :0])

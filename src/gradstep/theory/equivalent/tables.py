@@ -174,7 +174,7 @@ class Tables:
     @cached_property
     def by_length(self) -> bool:
         """Whether features are resolved along the first length of an input: short and long inputs then take turns."""
-        return bool((self.bulk.stretch != 1).any())
+        return bool((self.features.stretch != 1).any())
 
     @cached_property
     def slope(self) -> Array:
@@ -288,7 +288,9 @@ def stepped_networks(
     finer : float, optional
         Multiplies the number of nodes along the directions that features are resolved along, and of nothing else.
     products : bool, optional
-        Whether pairs of directions and the length of an input are taken along (`gradstep.theory.neurons.products`).
+        Whether products of coordinates are directions of their own, and features are resolved along the length of an
+        input (`gradstep.theory.neurons.products`). Otherwise the first are noise, and the second is a slope of the
+        means.
 
     Raises
     ------
@@ -446,7 +448,7 @@ def _tables_in_plane(
 
 
 def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products, ...]:
-    """Return the classes of products of each degree of which features have a part that counts."""
+    """Return the classes of products of each degree, up to the last of which features have a part that counts."""
     last = max((k for k, part in enumerate(features.higher) if _counts(part, features)), default=-1)
     return tuple(products_of(off, degree) for degree in range(2, last + 3))
 
@@ -459,7 +461,8 @@ def _counts(part: Array, features: ConditionalFeatures) -> bool:
 
 def _vectors(*vectors: Array) -> Array:
     """Return those of some vectors that are not zero, shape (vectors, special)."""
-    return np.array([each for each in vectors if each.any()])
+    kept = [each for each in vectors if each.any()]
+    return np.array(kept).reshape(len(kept), len(vectors[0]))
 
 
 def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:

@@ -6,10 +6,11 @@ leading order they therefore act as noise of each neuron's own. But where a step
 directions, few pairs have most of that part, and neurons share them. Along a product rows have the product of their
 variances. The part of third degree is the same with products of three coordinates.
 
-The mean over neurons of all ``w_i w_j`` is one more direction, the length of an input. In long inputs coordinates are
-larger, and most so in the directions in which rows are long: given the length, a coordinate has the variance ``1 + c u
-l``, where ``u`` is the variance of the rows in its direction, over the mean, and ``l`` the length, a standard normal
-number. Both effects are of order ``1/d`` and of opposite sign as a rule: they are taken along together. This project.
+The slopes along products have a mean that all neurons share. It is the slope along one more direction, the length of an
+input. In long inputs coordinates are larger, and most so in the directions in which rows are long: given the length, a
+coordinate has the variance ``1 + b u l``, where ``u`` is the variance of the rows in its direction, over the mean, and
+``l`` the length, a standard normal number. Both effects are of order ``1/d`` and of opposite sign as a rule, so that
+one must not be used without the other. This project.
 """
 
 from __future__ import annotations
@@ -167,7 +168,11 @@ def _near(gain: Array, grid: Array) -> Array:
 
 
 def _cells(weight: Array, first: Array, square: Array) -> tuple[Array, Array]:
-    """Return numbers and variances with given first moments (groups, cells), and mean squares over the groups."""
+    """Return numbers of directions and their variances, shapes (cells,) and (groups, cells).
+
+    Sums of the variances are `first`, shape (groups, cells), and sums of their mean squares over the groups are
+    `square`, shape (cells,).
+    """
     mean = weight @ first
     count = np.square(mean) / np.maximum(square, NOTHING)
     filled = (mean > 0) & (count > 0)

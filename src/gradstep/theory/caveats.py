@@ -79,7 +79,7 @@ class _Rule(NamedTuple):
 #: Indicator to what it stands for. The factors, and the least size that is shown, are fitted to measurements
 #: (`benchmarks/caveat_sizes`).
 _RULES: Mapping[str, _Rule] = {
-    "growth": _Rule("features that grow fast", 0.74, 1.0),
+    "growth": _Rule("features that grow fast", 0.6, 1.0),
     "interpolation": _Rule("near interpolation", 0.023, 0.4),
     "few_step_samples": _Rule("few step samples after a strong step", 0.2, 1.0),
     "mixed_bulk": _Rule("strong step, activation not odd", 0.21, 1.0),
@@ -95,7 +95,7 @@ _RULES: Mapping[str, _Rule] = {
 }
 #: Caveats are shown if all effects together have the first size. An effect is among them if it has this size alone, or
 #: if it has at least the second number times the size of the largest.
-_LEAST, _BESIDE = 0.05, 0.5
+_LEAST, _BESIDE = 0.041, 0.5
 #: Spreads and outliers deviate by so many times the estimate for the test error (`benchmarks/spreads_and_spectra`).
 _PER_ERROR = 2.0
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.

@@ -1,5 +1,7 @@
 """Products of coordinates and the length of an input: explicit covariances, drawn inputs, and the real network."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from resolved_plane import solution_of
@@ -10,28 +12,20 @@ from gradstep.theory.neurons.bulk import isotropic
 from gradstep.theory.neurons.products import OffResolved, products_of
 from gradstep.theory.together import result_of
 
-RNG = np.random.default_rng(3)
-
 
 def bulk_of(variance, spike):
     """Return the bulk of rows with a covariance that is diagonal, one class for each direction."""
     d = len(variance)
-    one = isotropic(1)
-    return one.__class__(
-        **{
-            **vars(one),
-            "share": np.full(d, 1 / d),
-            "profile": variance[None],
-            "spike": spike,
-            "special_profile": variance[None],
-        }
-    )
+    one = variance[None]
+    return replace(isotropic(1), share=np.full(d, 1 / d), profile=one, spike=spike, special_profile=one)
 
 
 def covariance(d=60):
-    variance = RNG.lognormal(0, 1, d)
+    """Return variances along the axes, of mean one, and a vector."""
+    generator = np.random.default_rng(3)
+    variance = generator.lognormal(0, 1, d)
     variance /= variance.mean()
-    return variance, RNG.normal(size=d)
+    return variance, generator.normal(size=d)
 
 
 def test_cells_have_the_moments_of_the_covariance_off_the_spike():
@@ -83,7 +77,7 @@ def test_coordinates_of_long_inputs_are_those_of_drawn_ones():
     # Docs, "Uniform equivalent", (E8c): regressions on the length of Gaussian inputs.
     variance, _ = covariance()
     off = OffResolved.of(np.ones(1), bulk_of(variance, np.zeros(60)), np.empty((0, 60)), 60)
-    x = RNG.standard_normal((400_000, 60))
+    x = np.random.default_rng(4).standard_normal((400_000, 60))
     length = x**2 @ variance
     length = (length - length.mean()) / length.std()
     change = (off.stretch(variance)[:, 1] - off.stretch(variance)[:, 0]) / 2

@@ -260,7 +260,8 @@ def row_features(
     row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:
         return row, np.empty((0, *row.mean.shape))
-    # Of the slope in the pre-activation itself, which is constant for what is linear.
+    # The slope over the deviation is the mean derivative. That of a linear activation is constant, so that its
+    # difference is exactly zero.
     steepness = found.slope / deviation
     third = deviation[0] * (steepness[1] - steepness[0]) * (2 / math.sqrt(6) / _CHANGE)
     return row, np.stack([(found.mean[1] - found.mean[0]) * (math.sqrt(2) / _CHANGE), third])

@@ -190,11 +190,11 @@ class Directions:
         return _factors(self)[1] if isinstance(matrices, Core) else self.slope
 
     def mixed(self, values: _Array) -> _Array:
-        """Return the sum over the directions of values of shape (batch, classes, rows, columns), over their number."""
+        """Return the sum of values of shape (batch, classes, rows, columns) over classes, weighted by their shares."""
         return _mixed(self.share, values)
 
     def mixed_squares(self, values: _Array) -> _Array:
-        """Return the mean over the directions of the squares of values of shape (batch, classes, columns)."""
+        """Return the sum of the squares of values of shape (batch, classes, columns), weighted by the shares."""
         return np.asarray(np.vecmat(self.share, np.square(values)))
 
     def take(self, index: NDArray[np.bool_]) -> Directions:
@@ -435,15 +435,13 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
     raised, load, matrices = np.add.reduce(variance, axis=1), np.matvec(variance, sample_weight), []
     for kind in table.kinds:
         root = np.sqrt(density[:, None] * kind.profile)
-        by_groups = stable or kind.factors is None
-        found = (
-            _over_groups(kind, root, sample_weight, stable)
-            if by_groups
-            else _over_dimensions(kind, root, sample_weight)
-        )
-        matrices.append(found[0])
-        raised += found[1]
-        load += found[2]
+        if stable or kind.factors is None:
+            found, of_kind, load_of_kind = _over_groups(kind, root, sample_weight, stable)
+        else:
+            found, of_kind, load_of_kind = _over_dimensions(kind, root, sample_weight)
+        matrices.append(found)
+        raised += of_kind
+        load += load_of_kind
     next_leverage = equations.directions[:, None] * raised
     next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
@@ -466,7 +464,7 @@ def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = Fals
 
 def _over_groups(
     directions: Directions, root: _Array, sample_weight: _Array, stable: bool
-) -> tuple[Whole, _Array, _Array]:
+) -> tuple[Whole | Core, _Array, _Array]:
     """Return the matrices of one kind of directions, and what it adds to leverages for each direction and to `load`."""
     columns = root[..., None] * directions.stretched(directions.slope)
     if stable:

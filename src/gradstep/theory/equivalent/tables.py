@@ -75,7 +75,8 @@ def without_fit(problem: Problem) -> Problem:
     return bare
 
 
-#: Least part of the features' noise that is left without the parts along products.
+#: Least part of the features' noise that is left without the parts along products; and the least power of such a part,
+#: over that of the noise, that counts.
 _LEAST_NOISE = 1e-6
 #: Power of a part of higher degree that may be rounding, over that of the linear part.
 _ROUNDED = 1e-16
@@ -162,7 +163,8 @@ class Tables:
             kinds.append(self._directions(higher, products))
             variance = variance - features.stretch**degree * higher**2
         if self.products:
-            # What is left of the features is noise. A difference stands for the derivative in the parts along products.
+            # What is left of the features is noise. The parts along products come from differences in place of
+            # derivatives, and their errors must not make it negative.
             variance = np.maximum(variance, _LEAST_NOISE * features.variance)
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
 

@@ -182,19 +182,9 @@ def isotropic(groups: int) -> Bulk:
     one, column = np.ones(1), np.ones((groups, 1))
     zero = 0 * one
     return Bulk(
-        one,
-        column,
-        one,
-        zero,
-        column,
-        0 * column,
-        np.zeros(groups),
-        *_nothing(column),
-        zero,
-        zero,
-        column,
+        one, column, one, zero, column, 0 * column, np.zeros(groups), *_nothing(column), zero, zero, column,
         np.ones((1, 2)),
-    )
+    )  # fmt: skip
 
 
 def bulk_law(

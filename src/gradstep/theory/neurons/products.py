@@ -73,7 +73,7 @@ class OffResolved(NamedTuple):
         count, gain = bulk.share * (d if bulk.spike.any() else d - 1), weight @ bulk.profile
         grid = _grid(count, gain, _CELL)
         near = _near(gain, grid)
-        first, square = (count * bulk.profile) @ near, (count * (weight @ np.square(bulk.profile))) @ near
+        first, square = _moments(weight, count, bulk.profile, near)
         if len(resolved):
             # No variance is larger than that of the longest direction.
             mean = weight @ bulk.special_profile
@@ -132,9 +132,7 @@ def products_of(off: OffResolved, degree: int) -> Products:
     gain = off.weight @ variance
     power, grid = number * gain, _grid(number, gain, _CLASS)
     near = _near(gain, grid[grid >= min(math.log(_LEAST_PROFILE), grid[-1])])
-    count, profile = _cells(
-        off.weight, (number * variance) @ near, (number * (off.weight @ np.square(variance))) @ near
-    )
+    count, profile = _cells(off.weight, *_moments(off.weight, number, variance, near))
     stretched = near.T @ (power[:, None] * stretch) / np.maximum(near.T @ power, NOTHING)[:, None]
     return Products(count / off.directions, profile, np.sqrt(stretched))
 
@@ -165,6 +163,15 @@ def _near(gain: Array, grid: Array) -> Array:
         return np.ones((len(gain), 1))
     place = np.clip((np.log(gain) - grid[0]) / (grid[1] - grid[0]), 0, len(grid) - 1)
     return np.asarray(np.maximum(1 - np.abs(place[:, None] - np.arange(len(grid))), 0.0))
+
+
+def _moments(weight: Array, count: Array, variance: Array, near: Array) -> tuple[Array, Array]:
+    """Return the sums over directions, in each cell, that `_cells` takes.
+
+    There are `count` directions, shape (numbers,), of each variance, shape (groups, numbers), and `near` shares them
+    between the cells.
+    """
+    return (count * variance) @ near, (count * (weight @ np.square(variance))) @ near
 
 
 def _cells(weight: Array, first: Array, square: Array) -> tuple[Array, Array]:

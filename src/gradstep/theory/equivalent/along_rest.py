@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, hermite_rule, smoothed
+from gradstep.gaussian.orthogonal_polynomials import orthogonal_polynomials
 from gradstep.gaussian.panels import legendre_rule
 from gradstep.gaussian.quadrature import gaussian_density
 
@@ -196,7 +197,7 @@ def on_either_side(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, en
     # A piece of no length has no law: any will do.
     law = np.where(mass[..., None] > _NONE, density, 1.0)
     law /= law.sum(axis=-1, keepdims=True)
-    jacobi, known = _orthogonal(x, law, values, count)
+    jacobi, known = orthogonal_polynomials(x, law, values, count)
     square = (law * values**2).sum(axis=-1)
     of_piece = np.clip(np.ceil(count * mass**_FEWER), 1, count)
     found = np.zeros((4, *mass.shape, count))
@@ -212,27 +213,3 @@ def on_either_side(teacher: ScalarFunction, overlaps: Overlaps, kappa: Array, en
     if overlaps.rest:
         return AlongRest(t, share, *_averaged(teacher, overlaps.spike * kappa[:, None] + overlaps.second * t, overlaps))
     return AlongRest(t, share, mean, np.zeros_like(mean), hidden)
-
-
-def _orthogonal(x: Array, law: Array, values: Array, count: int) -> tuple[Array, Array]:
-    """Return the Jacobi matrices of laws on points, and the projections of values on `count` orthogonal polynomials.
-
-    The points have shape (points,), and the probabilities `law` and the values have shape (..., points). The results
-    have shapes (..., count, count) and (..., count).
-    """
-    root = np.sqrt(law)
-    basis = [root]
-    matrices, known = np.zeros((*law.shape[:-1], count, count)), np.empty((*law.shape[:-1], count))
-    for degree in range(count):
-        last = basis[-1]
-        known[..., degree] = np.vecdot(last, root * values)
-        following = x * last
-        matrices[..., degree, degree] = np.vecdot(last, following)
-        if degree + 1 < count:
-            # Orthogonal to all, not only to the last two: rounding would bring the others back.
-            for other in (*basis, *basis):
-                following = following - np.vecdot(other, following)[..., None] * other
-            size = np.linalg.norm(following, axis=-1)
-            matrices[..., degree, degree + 1] = matrices[..., degree + 1, degree] = size
-            basis.append(following / size[..., None])
-    return matrices, known

@@ -50,6 +50,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
+from gradstep.gaussian.orthogonal_polynomials import orthogonal_polynomials
+from gradstep.gaussian.quadrature import gaussian_density
 from gradstep.problem import Problem, link_of
 from gradstep.theory.step.correlated_output import ClassMeanRow
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
@@ -113,10 +115,9 @@ def _gaussian_rule_in_asinh(
     fine = np.linspace(-1, 1, 64 * count)
     half, middle = (high - low) / 2, (high + low) / 2
     angles = middle + half * fine
-    root = np.sqrt(np.cosh(angles)) * np.exp(-np.square((centre + scale * np.sinh(angles)) / deviation) / 4)
-    # Golub and Welsch: nodes are the eigenvalues of the multiplication by the angle, among polynomials of low degree.
-    basis, _ = np.linalg.qr(root[:, None] * np.polynomial.chebyshev.chebvander(fine, count - 1))
-    nodes, vectors = np.linalg.eigh(basis.T @ (fine[:, None] * basis))
+    density = np.cosh(angles) * gaussian_density((centre + scale * np.sinh(angles)) / deviation)
+    jacobi, _ = orthogonal_polynomials(fine, density / density.sum(), fine, count)
+    nodes, vectors = np.linalg.eigh(jacobi)
     return (centre + scale * np.sinh(middle + half * nodes)).tolist(), np.square(vectors[0]).tolist()
 
 

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import scalar_function
+from gradstep.gaussian import scalar_function, smoothed
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import Groups
 
@@ -116,3 +116,84 @@ def test_features_whose_products_overflow_are_named(degree):
     with pytest.raises(InvalidInput, match=r"activation.*mean square.*above 1e\+160 products of two overflow"):
         gs.predict(problem)
     assert gs.predict(problem.replace(eta=0.0)).test_error > 0
+
+
+SHORT_AND_LONG = np.array([-1.0, 1.0])
+LENGTHS = np.array([0.02, 0.2, 0.3])
+
+
+def by_length(activation):
+    """Return the tables with nodes of short and of long inputs, and those without."""
+    function, teacher = scalar_function(activation), scalar_function("sin")
+    with_, without = (
+        conditional_features(function, teacher, GROUPS, 0.6, dimension=400, any_loss=True, lengths=lengths)
+        for lengths in (LENGTHS, None)
+    )
+    np.testing.assert_array_equal(with_.kappa[::2], without.kappa)
+    return with_, without
+
+
+def mean_over_length(values, power=0):
+    """Return the mean over the length of values times a power of the length, for each node of kappa."""
+    return (values.reshape(len(values), -1, 2) * SHORT_AND_LONG**power).mean(axis=2)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh(2*x)+.3*x**2", "x+.5*hermite2+.3*hermite3+.1*hermite4", "2*x-1"])
+def test_the_length_changes_no_mean_of_a_feature(activation):
+    # Docs, "Uniform equivalent", (E8d). A pre-activation is Gaussian, whatever the lengths of its parts.
+    found, without = by_length(activation)
+    np.testing.assert_allclose(mean_over_length(found.mean), without.mean, rtol=1e-12)
+    # Coordinates have the variance 1 + s l given the length l, and slopes are for coordinates of variance one.
+    slope = found.slope / np.sqrt(found.stretch)
+    np.testing.assert_allclose(mean_over_length(slope * found.stretch), without.slope, rtol=1e-12, atol=1e-12)
+    square = found.mean**2 + found.slope**2 + found.variance
+    expected = without.mean**2 + without.slope**2 + without.variance
+    np.testing.assert_allclose(mean_over_length(square), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh(2*x)+.3*x**2", "x+.5*hermite2+.3*hermite3+.1*hermite4", "2*x-1"])
+def test_features_follow_the_length_by_their_derivatives_in_the_variance(activation):
+    """For a quadratic form l of Gaussian inputs, E f(z) l = s/2 E f''(z), s times a derivative in the variance."""
+    found, without = by_length(activation)
+    function, step, s = scalar_function(activation), 1e-3, LENGTHS[:, None]
+    centre, deviation = PROJECTION[:, None] * without.kappa, np.sqrt(VARIANCE)[:, None]
+    less, more = (smoothed(function, centre, deviation * math.sqrt(1 + sign * step)) for sign in (-1, 1))
+    np.testing.assert_allclose(
+        mean_over_length(found.mean, 1), s * (more.mean - less.mean) / (2 * step), rtol=0.01, atol=1e-6
+    )
+    square = found.mean**2 + found.slope**2 + found.variance
+    grown = s * (more.second_moment - less.second_moment) / (2 * step)
+    # What is left is bounded where it would change by more than it is.
+    np.testing.assert_allclose(mean_over_length(square, 1)[0], grown[0], rtol=0.02, atol=1e-6)
+    # E z f(z) l = s/2 E (z f)'' = s (E f' + E z f'' / 2).
+    one, other = (each.slope / math.sqrt(1 + sign * step) for sign, each in ((-1, less), (1, more)))
+    slope = found.slope / np.sqrt(found.stretch)
+    expected = s * (without.slope + (other - one) / (2 * step))
+    np.testing.assert_allclose(mean_over_length(slope * found.stretch, 1)[0], expected[0], rtol=0.01, atol=1e-6)
+
+
+def test_features_of_drawn_inputs_follow_the_length():
+    """The same of one row of unequal components and drawn inputs: coefficients given the length by regression."""
+    rng = np.random.default_rng(12)
+    variance = np.repeat([3.0, 0.5], [10, 40])
+    row = rng.standard_normal(50) * np.sqrt(variance)
+    row /= np.linalg.norm(row)
+    x = rng.standard_normal((400_000, 50))
+    length = (np.square(x) @ variance - variance.sum()) / math.sqrt(2 * np.square(variance).sum())
+    z, s = x @ row, 2 * np.square(row) @ variance / math.sqrt(2 * np.square(variance).sum())
+    groups = Groups(np.ones(1), np.zeros(1), np.ones(1), *np.zeros((2, 1)), np.ones(1), *np.zeros((9, 1)))
+    for activation in ("relu", "x+.3*hermite2+.3*hermite3"):
+        function = scalar_function(activation)
+        found = conditional_features(
+            function, scalar_function("sin"), groups, 0.0, dimension=400, any_loss=True, lengths=np.array([s])
+        )
+        values, slope = np.asarray(function(z)), found.slope / np.sqrt(found.stretch)
+        for drawn, expected in (
+            (values * length, mean_over_length(found.mean, 1)[0, 0]),
+            (values * z, mean_over_length(slope * found.stretch)[0, 0]),
+            (values * z * length, mean_over_length(slope * found.stretch, 1)[0, 0]),
+            (values**2, mean_over_length(found.mean**2 + found.slope**2 + found.variance)[0, 0]),
+        ):
+            # Terms of third order in s are left out.
+            error = drawn.std() / math.sqrt(len(drawn))
+            assert abs(drawn.mean() - expected) < 4 * error + s**3 * abs(expected) + s**3 / 2

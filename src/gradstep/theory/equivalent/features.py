@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from gradstep.gaussian import (
     trapezoidal_rule,
 )
 from gradstep.gaussian.quadrature import THINNING
+from gradstep.resolution import NOTHING
 from gradstep.theory.equivalent.along_rest import (
     RANGE,
     AlongRest,
@@ -77,9 +79,9 @@ class ConditionalFeatures:
     #: Coordinates along a second direction at the nodes, where that is resolved; zero otherwise. Nodes of one kappa
     #: then follow each other, and t is the teacher's coordinate off both directions. Shape (nodes,).
     rest: NDArray[np.float64]
-    #: Coefficients of the normalised Hermite polynomials of degree two and three in the pre-activation off the spike,
-    #: over `stretch` to the power of half the degree: slopes along products of coordinates of variance one.
-    #: Shape (2, groups, nodes) or (0, groups, nodes).
+    #: Slopes along products of two and of three coordinates of variance one: coefficients of the normalised Hermite
+    #: polynomials of degree two and three in the pre-activation off the spike, without what depends on the length of
+    #: the input only. Shape (2, groups, nodes) or (0, groups, nodes).
     higher: NDArray[np.float64]
     #: Factor of the variance of a pre-activation. Where features are resolved along the length of an input, nodes of
     #: short and of long inputs take turns; elsewhere it is one. Shape (groups, nodes).
@@ -110,7 +112,9 @@ _AVERAGED = 1.5
 #: over the groups, take less time.
 _DIMENSION, _FEW = 1e-5, 0.5
 #: Relative change of the variance in the difference that stands for a derivative.
-_CHANGE = 1e-4
+_CHANGE = 3e-3
+#: Least part of the residual variance that is left without what follows the length of an input.
+_LEAST_LEFT = 1e-3
 #: Added to the range for each degree above three of a polynomial teacher, whose square grows farther out; and the most.
 _RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
 #: By how much less is covered in the plane, where errors of 1e-4 are accepted: it changes errors by less than 1e-5.
@@ -220,29 +224,37 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction, 
         raise NotConverged("resolution of the features along the spike", nodes, most, advice, reason)
 
 
+class RowFeatures(NamedTuple):
+    """Averages of the features of each group at each node, of shape (groups, nodes) but for `higher`."""
+
+    row: Smoothed  #: Given all that features are resolved along.
+    #: Coefficients of the normalised Hermite polynomials of degree two to five in the pre-activation off the spike,
+    #: shape (4, groups, nodes); or (0, groups, nodes) in infinite dimension.
+    higher: NDArray[np.float64]
+    #: How fast the residual variance grows with the relative variance of the pre-activation, or zero.
+    growth: NDArray[np.float64]
+
+
 def row_features(
     activation: ScalarFunction,
     groups: Groups,
     kappa: NDArray[np.float64],
     dimension: float = np.inf,
     rest: NDArray[np.float64] | float = 0.0,
-    stretch: NDArray[np.float64] | float = 1.0,
-) -> tuple[Smoothed, NDArray[np.float64]]:
-    """Return averages of the features of each group, given kappa, and their parts of second and third degree.
+) -> RowFeatures:
+    """Return averages of the features of each group, given kappa.
 
     The dimension may be infinite. Where a second direction is resolved, `rest`, shape (nodes,), are the coordinates
-    along it. The length of an input scales the variance of every pre-activation by `stretch`, shape (groups, nodes).
+    along it.
 
-    The averages have shape (groups, nodes). The second result are the coefficients of the normalised Hermite
-    polynomials of degree two and three in the pre-activation off the spike, shape (2, groups, nodes), or
-    (0, groups, nodes) in infinite dimension. They follow from how mean and slope change with the variance of the
-    pre-activation. Raises `InvalidInput` if the activation grows so fast that its averages over rows after the step are
-    infinite, or so large that their products are.
+    Coefficients of higher degree follow from how mean and slope change with the variance of the pre-activation. Raises
+    `InvalidInput` if the activation grows so fast that its averages over rows after the step are infinite, or so large
+    that their products are.
 
     Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
     """
-    scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])
-    deviation = np.sqrt(scales[:, None, None] * (groups.variance[:, None] * stretch))
+    scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE, 1 - _CHANGE])
+    deviation = np.sqrt(scales[:, None, None] * groups.variance[:, None])
     try:
         centre = groups.projection[:, None] * kappa + groups.rest[:, None] * rest
         found = smoothed(activation, centre, deviation)
@@ -259,12 +271,24 @@ def row_features(
     # Copies: what tables keep must not hold on to the averages of the longer ones.
     row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:
-        return row, np.empty((0, *row.mean.shape))
+        return RowFeatures(row, np.empty((0, *row.mean.shape)), np.zeros_like(row.mean))
     # The slope over the deviation is the mean derivative. That of a linear activation is constant, so that its
-    # difference is exactly zero.
-    steepness = found.slope / deviation
-    third = deviation[0] * (steepness[1] - steepness[0]) * (2 / math.sqrt(6) / _CHANGE)
-    return row, np.stack([(found.mean[1] - found.mean[0]) * (math.sqrt(2) / _CHANGE), third])
+    # differences are exactly zero.
+    change, bend = _differences(found.mean)
+    of_slope, bend_of_slope = deviation[0] * np.array(_differences(found.slope / deviation))
+    higher = (
+        math.sqrt(2) * change,
+        math.sqrt(2 / 3) * of_slope,
+        math.sqrt(2 / 3) * bend,
+        math.sqrt(2 / 15) * bend_of_slope,
+    )
+    return RowFeatures(row, np.stack(higher), _differences(found.residual_variance)[0])
+
+
+def _differences(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the first two derivatives along the first axis, at whose entries the relative variance is `scales`."""
+    here, more, less = values
+    return (more - less) / (2 * _CHANGE), ((more - here) - (here - less)) / _CHANGE**2
 
 
 def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
@@ -317,9 +341,10 @@ def conditional_features(
         kappa, weight = kappa_rule(activation, teacher, groups, alignment, fewer * coarser * refine, most=wanted)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
+    radius = _reach(teacher) - _LESS_IN_PLANE
     if plane and any_loss:
         across = _of_any_loss(teacher, Overlaps.of(alignment, overlap), kappa, finer)
-        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
+        return _in_plane(activation, groups, dimension, kappa, weight, across, lengths, radius)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
@@ -333,15 +358,72 @@ def conditional_features(
         kappa, weight = kappa[half], 2 * weight[half]
     if plane:
         across = on_the_whole_line(known, square, overlap)
-        return _in_plane(activation, groups, dimension, kappa, weight, across, _reach(teacher) - _LESS_IN_PLANE)
-    (h0, h1), stretch = known, np.ones((len(groups.weight), len(kappa)))
-    if lengths is not None and 2 * len(kappa) <= _MOST_NODES:
+        return _in_plane(activation, groups, dimension, kappa, weight, across, lengths, radius)
+    found, (h0, h1), stretch = row_features(activation, groups, kappa, dimension), known, np.ones((1, 1))
+    row, higher = found.row, found.higher
+    if lengths is not None and 2 * len(kappa) > _MOST_NODES:
+        row, higher = _less_length(found, lengths[:, None])
+    elif lengths is not None:
         # Two nodes of each have the mean and the variance of a length.
         kappa, weight, square, h0, h1 = (np.repeat(of, 2) for of in (kappa, weight / 2, square, h0, h1))
-        stretch = 1 + lengths[:, None] * np.tile([-1.0, 1.0], len(kappa) // 2)
-    row, higher = row_features(activation, groups, kappa, dimension, stretch=stretch)
+        row, higher, stretch = _by_length(found, lengths[:, None])
     tables = row.mean, row.slope, row.residual_variance, h0, h1, square, _length_slope(higher, dimension)
-    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), _of_coordinates(higher, stretch), stretch)
+    stretch = np.broadcast_to(stretch, row.mean.shape)
+    return ConditionalFeatures(kappa, weight, *tables, np.zeros_like(kappa), _of_coordinates(higher), stretch)
+
+
+def _by_length(
+    found: RowFeatures, lengths: NDArray[np.float64]
+) -> tuple[Smoothed, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the averages in short inputs and in long ones, which take turns, and the stretch of the pre-activation.
+
+    The lengths have shape (groups, 1). The second result are the slopes along products of two and of three coordinates.
+
+    Docs, "Uniform equivalent", equation (E8d).
+    """
+    sign, row = np.array([-1.0, 1.0]), found.row
+    coefficients = [row.mean, row.slope, *found.higher]
+    shares = [_share_by_length(degree, lengths) for degree in range(len(coefficients))]
+    values, left = [], row.residual_variance
+    for degree, (own, share) in enumerate(zip(coefficients[:4], shares, strict=False)):
+        change = np.sqrt(shares[degree + 2]) * coefficients[degree + 2]
+        along = sign - degree * lengths[..., None]
+        values.append(_turns((np.sqrt(1 - share) * own)[..., None], change[..., None] * along))
+        if degree < 2:
+            left = left - (1 - degree * np.square(lengths)) * np.square(change)
+    whole = np.maximum(row.residual_variance, NOTHING)
+    left = np.maximum(left, _LEAST_LEFT * row.residual_variance)[..., None]
+    variance = _turns(left, left * sign * np.tanh(lengths * found.growth / whole)[..., None])
+    stretch = _turns(np.ones((*left.shape[:2], 1)), sign * lengths[..., None])
+    mean, slope, *higher = values
+    slope = slope * np.sqrt(stretch)
+    return Smoothed(mean, slope, mean**2 + slope**2 + variance, variance), np.array(higher), stretch
+
+
+def _less_length(found: RowFeatures, lengths: NDArray[np.float64]) -> tuple[Smoothed, NDArray[np.float64]]:
+    """Return the averages without the part that follows the length of an input, where only the means follow it.
+
+    The results are as in `_by_length`, but for the stretch.
+    """
+    share = np.stack([_share_by_length(degree, lengths) for degree in (2, 3)])
+    parts = np.square(found.higher[:2])
+    variance = np.maximum(found.row.residual_variance - share[0] * parts[0], _LEAST_LEFT * found.row.residual_variance)
+    return found.row._replace(residual_variance=variance), np.sqrt(1 - share) * found.higher[:2]
+
+
+def _share_by_length(degree: int, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share in a part of some degree that is the length of an input times a part of two degrees less.
+
+    To leading order it is ``degree (degree - 1) / 4`` times the square of the length; it stays below one.
+    """
+    share = degree * (degree - 1) / 4 * np.square(lengths)
+    return np.asarray(share / (1 + share**4) ** 0.25)
+
+
+def _turns(middle: NDArray[np.float64], change: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values in short and in long inputs, of shape (groups, nodes, 2), as values at nodes that take turns."""
+    values = middle + change
+    return values.reshape(len(values), -1)
 
 
 def _length_slope(higher: NDArray[np.float64], dimension: float) -> NDArray[np.float64]:
@@ -349,10 +431,10 @@ def _length_slope(higher: NDArray[np.float64], dimension: float) -> NDArray[np.f
     return np.asarray(higher[0] / np.sqrt(dimension - 1)) if len(higher) else np.empty((higher.shape[1], 0))
 
 
-def _of_coordinates(higher: NDArray[np.float64], stretch: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return `ConditionalFeatures.higher` from the coefficients of `row_features`."""
-    found = [_few_dimensions(part / stretch ** (degree / 2)) for degree, part in enumerate(higher, 2)]
-    return np.array(found).reshape(higher.shape)
+def _of_coordinates(higher: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `ConditionalFeatures.higher` from coefficients of degree two, three and more."""
+    found = [_few_dimensions(part) for part in higher[:2]]
+    return np.array(found).reshape(-1, *higher.shape[1:])
 
 
 def _few_dimensions(slope: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -380,6 +462,7 @@ def _in_plane(
     kappa: NDArray[np.float64],
     weight: NDArray[np.float64],
     across: AlongRest,
+    lengths: NDArray[np.float64] | None,
     radius: float,
 ) -> ConditionalFeatures:
     """Return tables at nodes of two coordinates. Nodes beyond the radius are left out.
@@ -393,8 +476,9 @@ def _in_plane(
         values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)
     )
     _check_resolution(len(kappa), groups, activation)
-    row, higher = row_features(activation, groups, kappa, dimension, t)
+    found = row_features(activation, groups, kappa, dimension, t)
+    row, higher = (found.row, found.higher) if lengths is None else _less_length(found, lengths[:, None])
     slope = _few_dimensions(row.slope)
     tables = row.mean, slope, row.residual_variance, mean, inclined, mean**2 + inclined**2 + hidden
     length, one = _length_slope(higher, dimension), np.ones_like(row.mean)
-    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, _of_coordinates(higher, one), one)
+    return ConditionalFeatures(kappa, weight / weight.sum(), *tables, length, t, _of_coordinates(higher), one)

@@ -161,7 +161,7 @@ class Tables:
         for degree, products in enumerate(self.products, 2):
             higher = features.higher[..., degree - 2, :, :]
             kinds.append(self._directions(higher, products))
-            variance = variance - features.stretch**degree * higher**2
+            variance = variance - self._power(products) * higher**2
         if self.products:
             # What is left of the features is noise. The parts along products come from differences in place of
             # derivatives, and their errors must not make it negative.
@@ -172,6 +172,13 @@ class Tables:
         """Return directions of one kind with slopes along them."""
         found = Directions(slope, classes.share, classes.profile.mT)
         return replace(found, stretch=classes.stretch) if self.by_length else found
+
+    def _power(self, products: Products) -> Array:
+        """Return the power along products of a unit of slope, shape (batch, groups, nodes) or one."""
+        if not self.by_length:
+            return np.ones(1)
+        power = (products.share[..., None, :] * products.profile) @ np.square(products.stretch)
+        return np.tile(power, self.features.mean.shape[-1] // 2)
 
     @cached_property
     def by_length(self) -> bool:
@@ -432,6 +439,9 @@ def _tables_in_plane(
         added = added_by_quadratic_part(step, *along.readouts(problem.readout), quadratic)
         groups, bulk = groups_in_plane(along, bulk, teacher_direction(along, bulk, added), added, step, sizes.d)
         resolved = _vectors(bulk.spike, unit_vector(bulk.second))
+    off = None
+    if products and not problem.is_limit:
+        off = OffResolved.of(along.weight, alone, resolved, sizes.d).repeated(len(groups.weight) // len(along.weight))
     features = conditional_features(
         problem.activation,
         link_of(problem.teacher),
@@ -441,12 +451,10 @@ def _tables_in_plane(
         length_dimension(problem.activation, "network", sizes.d),
         any_loss=any_loss,
         overlap=bulk.overlap,
+        # Nodes of the length would take several times as long: it is a slope of the means here.
+        lengths=None if off is None else off.lengths,
     )
-    if not products or problem.is_limit:
-        return Tables(features, groups, bulk)
-    # Nodes of the length too would take several times as long: it is a slope of the means here.
-    off = OffResolved.of(along.weight, alone, resolved, sizes.d).repeated(len(groups.weight) // len(along.weight))
-    return Tables(features, groups, bulk, _products(off, features))
+    return Tables(features, groups, bulk, () if off is None else _products(off, features))
 
 
 def _products(off: OffResolved, features: ConditionalFeatures) -> tuple[Products, ...]:

@@ -169,7 +169,28 @@ def test_features_follow_the_length_by_their_derivatives_in_the_variance(activat
     one, other = (each.slope / math.sqrt(1 + sign * step) for sign, each in ((-1, less), (1, more)))
     slope = found.slope / np.sqrt(found.stretch)
     expected = s * (without.slope + (other - one) / (2 * step))
-    np.testing.assert_allclose(mean_over_length(slope * found.stretch, 1)[0], expected[0], rtol=0.01, atol=1e-6)
+    kept = mean_over_length(slope * found.stretch, 1)
+    np.testing.assert_allclose(kept[0], expected[0], rtol=0.01, atol=1e-6)
+    # Longer ones: what is left out is of third order in s.
+    largest = np.abs(without.slope).max(axis=1, keepdims=True) + np.abs(other - one).max(axis=1, keepdims=True) / step
+    assert np.all(np.abs(kept - expected) <= 3 * s**3 * largest + 1e-6)
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_slopes_along_products_follow_the_length_by_their_derivative(degree):
+    """The part of degree k of f = a h_k + b h_(k+2) follows the length: E f h_k l = a k s + b sqrt((k+1)(k+2)) s/2."""
+    groups = Groups(np.ones(1), np.zeros(1), np.ones(1), *np.zeros((2, 1)), np.ones(1), *np.zeros((9, 1)))
+    function, s = scalar_function(f"hermite{degree}+.3*hermite{degree + 2}"), 0.02
+    found = conditional_features(
+        function, scalar_function("sin"), groups, 0.0, dimension=400, any_loss=True, lengths=np.array([s])
+    )
+    along = found.higher[degree - 2]
+    # Products of so many coordinates have the variance 1 + k s l.
+    power = 1 + degree * s * np.tile(SHORT_AND_LONG, along.shape[1] // 2)
+    own, more = math.sqrt(math.factorial(degree)), 0.3 * math.sqrt(math.factorial(degree + 2))
+    expected = own * degree * s + more * math.sqrt((degree + 1) * (degree + 2)) * s / 2
+    np.testing.assert_allclose(mean_over_length(along * power, 1), expected, rtol=0.01)
+    np.testing.assert_allclose(mean_over_length(along * power), own, rtol=0.002)
 
 
 def test_features_of_drawn_inputs_follow_the_length():

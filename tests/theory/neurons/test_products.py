@@ -70,6 +70,22 @@ def test_rows_of_several_groups_share_the_cells():
     assert found.lengths == pytest.approx(np.full(2, np.sqrt(2 / 60)), rel=1e-3)
 
 
+def test_features_have_all_their_power_whatever_the_length():
+    # What products take of the noise is what they have in short inputs and in long ones.
+    problem = gs.Problem(activation="relu", **SIZES, eta=gs.Step(1.5, 0.5))
+    ((_, network),) = result_of(stepped_networks(problem))
+    tables = network.tables.shared
+    table, features = tables.leverage_table, tables.features
+    power = table.variance.copy()
+    for kind in table.kinds[1:]:
+        of_class = np.einsum("bc,bcg,bcl->bgl", kind.share, kind.profile, np.square(kind.stretch))
+        power += kind.slope**2 * np.tile(of_class, power.shape[-1] // 2)
+    assert len(table.kinds) == 3
+    # Slopes are kept to five digits, and a little noise remains where there would be none.
+    np.testing.assert_allclose(power, features.variance, rtol=1e-4, atol=3e-5)
+    assert features.variance.max() > 0.1
+
+
 def test_cells_have_the_power_of_each_group():
     generator = np.random.default_rng(5)
     variance = generator.lognormal(0, [[0.3], [1.5], [2.5]], (3, 60))

@@ -113,7 +113,7 @@ _AVERAGED = 1.5
 _DIMENSION, _FEW = 1e-5, 0.5
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 3e-3
-#: Least part of the residual variance that is left without what follows the length of an input.
+#: Least share of the residual variance that remains when what follows the length of an input is taken out.
 _LEAST_LEFT = 1e-3
 #: Added to the range for each degree above three of a polynomial teacher, whose square grows farther out; and the most.
 _RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
@@ -286,7 +286,7 @@ def row_features(
 
 
 def _differences(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the first two derivatives along the first axis, at whose entries the relative variance is `scales`."""
+    """Return the first two derivatives in the relative variance, from values at one and at `_CHANGE` more and less."""
     here, more, less = values
     return (more - less) / (2 * _CHANGE), ((more - here) - (here - less)) / _CHANGE**2
 
@@ -321,9 +321,9 @@ def conditional_features(
     kappa, and the dimension sets how much the length of an input fluctuates (by default not at all). For `any_loss` the
     nodes serve losses other than the square: those of an odd activation on either side of zero, and those along a
     second direction on either side of the teacher's kinks. If `lengths` are given, there are two nodes for each of
-    kappa, for short and for long inputs, unless they were too many; not together with a second direction. They have the
-    shape (groups,) and are the standard deviations of the relative variance of a pre-activation that is due to the
-    length of an input.
+    kappa, for short and for long inputs, unless they were too many or a second direction is resolved: the features are
+    then without the part that follows the length. They have the shape (groups,) and are the standard deviations of the
+    relative variance of a pre-activation that is due to the length of an input.
 
     Raises `InvalidInput` as `row_features` does, and `NotConverged` if the features are so steep that resolving them
     would take the memory.
@@ -401,7 +401,9 @@ def _by_length(
 
 
 def _less_length(found: RowFeatures, lengths: NDArray[np.float64]) -> tuple[Smoothed, NDArray[np.float64]]:
-    """Return the averages without the part that follows the length of an input, where only the means follow it.
+    """Return the averages where only the means follow the length of an input.
+
+    The noise, and the slopes along products, are without the part that follows it.
 
     The results are as in `_by_length`, but for the stretch.
     """

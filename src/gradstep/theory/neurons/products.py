@@ -38,19 +38,21 @@ Array = NDArray[np.float64]
 _CELLS, _CLASSES = 8, 8
 #: Variance below which directions, and products, are next to noise: cells need not tell them apart.
 _FLOOR = 0.003
-#: Most variance of a cell's directions, over that of the single longest direction.
+#: Largest variance of directions in a cell, over that of the single longest direction.
 _HIGHEST = 2.0
 #: How sharp that limit is: a power of the variance.
 _SHARP = 4
-#: How sharp the border of the single longest direction is: a power of the variance.
+#: How sharply directions count as longer than the border that the single longest one is above: like a power of their
+#: variance.
 _BORDER = 4
-#: How far from all variances there is next to nothing on one side of it, in logarithms.
+#: Distance of a border from all variances, in logarithms, beyond which nothing is on one side of it.
 _FAR = 10
 #: Steps to that border, and its error.
 _MAX_STEPS, _NEAR = 100, 1e-13
 #: Distance to a cell, in the logarithm of the variance, within which a resolved direction is taken from that cell.
 _NEAREST = 0.2
-#: Where more is to be taken from a cell than it has: how smoothly what is left ends at nothing.
+#: Where more is to be taken from a cell than it has, nothing is left. Its number comes to zero smoothly, over about
+#: this share of it.
 _ROUND = 0.01
 #: Least variance of a group in a cell, over the mean of all groups.
 _LEAST_VALUE = 1e-6
@@ -83,8 +85,8 @@ class OffResolved(NamedTuple):
     def of(cls, weight: Array, bulk: Bulk, resolved: Array, d: float) -> OffResolved:
         """Return the cells.
 
-        The resolved directions are orthonormal vectors of shape (resolved, special). The cells have as much less of
-        the directions as the vectors have in them, so that the trace is that of the covariance off the vectors.
+        The resolved directions are orthonormal vectors of shape (resolved, special). Each cell has as much less of a
+        direction as the vectors have in it, where it has as much.
         """
         # Where the bulk is that of isotropic rows the spike is none of its directions.
         count, gain = bulk.share * (d if bulk.spike.any() else d - 1), weight @ bulk.profile
@@ -153,7 +155,7 @@ def _number(directions: Array, repeated: Counter[int]) -> float:
 
 
 def _bounded(change: Array) -> Array:
-    """Return changes, smoothly kept below one: no variance may be less than zero."""
+    """Return changes, smoothly kept below `_LARGEST`: no variance may be less than zero."""
     return np.asarray(change / (1 + (change / _LARGEST) ** 4) ** 0.25)
 
 
@@ -188,7 +190,7 @@ def _gathered(
 
     There are `count` of each variance, shapes (numbers,) and (groups, numbers). Cells are the nodes of a Gauss rule in
     the logarithm of the mean variance over the groups, so that sums over the cells are those over all to many digits.
-    Other values, shape (values, numbers), are averaged in proportion to the variances.
+    Other values, shape (values, numbers), become polynomials of that logarithm, as the variances of the groups do.
 
     Returns numbers, shape (cells,), variances, shape (groups, cells), and values, shape (values, cells). The sum of all
     variances of a group is as it was.

@@ -39,6 +39,7 @@ from gradstep.theory.equivalent.along_rest import (
 from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.step.transitions import kept_below
 
 __all__ = [
     "ConditionalFeatures",
@@ -111,7 +112,8 @@ _AVERAGED = 1.5
 #: Dimension of the slopes in the plane that counts, over the largest: errors change by less than 1e-6. Few dimensions,
 #: over the groups, take less time.
 _DIMENSION, _FEW = 1e-5, 0.5
-#: Relative change of the variance in the difference that stands for a derivative.
+#: Relative change of the variance in the differences that stand for derivatives: first ones are right to about its
+#: square, and second ones lose few digits.
 _CHANGE = 3e-3
 #: Least share of the residual variance that remains when what follows the length of an input is taken out.
 _LEAST_LEFT = 1e-3
@@ -341,10 +343,9 @@ def conditional_features(
         kappa, weight = kappa_rule(activation, teacher, groups, alignment, fewer * coarser * refine, most=wanted)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
-    radius = _reach(teacher) - _LESS_IN_PLANE
     if plane and any_loss:
         across = _of_any_loss(teacher, Overlaps.of(alignment, overlap), kappa, finer)
-        return _in_plane(activation, groups, dimension, kappa, weight, across, lengths, radius)
+        return _in_plane(activation, groups, dimension, kappa, weight, teacher, across, lengths)
     # Coefficients of the teacher along the rest: mean and slope, or as many as there are nodes.
     known = np.stack([target.mean, target.slope])
     if plane:
@@ -358,7 +359,7 @@ def conditional_features(
         kappa, weight = kappa[half], 2 * weight[half]
     if plane:
         across = on_the_whole_line(known, square, overlap)
-        return _in_plane(activation, groups, dimension, kappa, weight, across, lengths, radius)
+        return _in_plane(activation, groups, dimension, kappa, weight, teacher, across, lengths)
     found, (h0, h1), stretch = row_features(activation, groups, kappa, dimension), known, np.ones((1, 1))
     row, higher = found.row, found.higher
     if lengths is not None and 2 * len(kappa) > _MOST_NODES:
@@ -403,9 +404,8 @@ def _by_length(
 def _less_length(found: RowFeatures, lengths: NDArray[np.float64]) -> tuple[Smoothed, NDArray[np.float64]]:
     """Return the averages where only the means follow the length of an input.
 
-    The noise, and the slopes along products, are without the part that follows it.
-
-    The results are as in `_by_length`, but for the stretch.
+    The noise, and the slopes along products, are without the part that follows it. The results are as in `_by_length`,
+    but for the stretch.
     """
     share = np.stack([_share_by_length(degree, lengths) for degree in (2, 3)])
     parts = np.square(found.higher[:2])
@@ -419,7 +419,7 @@ def _share_by_length(degree: int, lengths: NDArray[np.float64]) -> NDArray[np.fl
     To leading order it is ``degree (degree - 1) / 4`` times the square of the length; it stays below one.
     """
     share = degree * (degree - 1) / 4 * np.square(lengths)
-    return np.asarray(share / (1 + share**4) ** 0.25)
+    return kept_below(share, 1.0)
 
 
 def _turns(middle: NDArray[np.float64], change: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -463,16 +463,16 @@ def _in_plane(
     dimension: float,
     kappa: NDArray[np.float64],
     weight: NDArray[np.float64],
+    teacher: ScalarFunction,
     across: AlongRest,
     lengths: NDArray[np.float64] | None,
-    radius: float,
 ) -> ConditionalFeatures:
-    """Return tables at nodes of two coordinates. Nodes beyond the radius are left out.
+    """Return tables at nodes of two coordinates. Nodes that are far out are left out.
 
     Docs, "Uniform equivalent", equations (E19) and (E19b).
     """
     kappa = np.broadcast_to(kappa[:, None], across.t.shape)
-    near = (np.hypot(kappa, across.t) < radius) & (across.share > 0)
+    near = (np.hypot(kappa, across.t) < _reach(teacher) - _LESS_IN_PLANE) & (across.share > 0)
     weight = (weight[:, None] * across.share)[near]
     kappa, t, mean, inclined, hidden = (
         values[near] for values in (kappa, across.t, across.mean, across.slope, across.hidden)

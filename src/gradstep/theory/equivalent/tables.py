@@ -161,10 +161,9 @@ class Tables:
         for degree, products in enumerate(self.products, 2):
             higher = features.higher[..., degree - 2, :, :]
             kinds.append(self._directions(higher, products))
-            variance = variance - self._power(products) * higher**2
+            variance = variance - np.square(kinds[-1].average)
         if self.products:
-            # What is left of the features is noise. The parts along products come from differences in place of
-            # derivatives, and their errors must not make it negative.
+            # The rest is noise. The parts along products have errors, which must not make its variance negative.
             variance = np.maximum(variance, _LEAST_NOISE * features.variance)
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
 
@@ -172,13 +171,6 @@ class Tables:
         """Return directions of one kind with slopes along them."""
         found = Directions(slope, classes.share, classes.profile.mT)
         return replace(found, stretch=classes.stretch) if self.by_length else found
-
-    def _power(self, products: Products) -> Array:
-        """Return the power along products of a unit of slope, shape (batch, groups, nodes) or one."""
-        if not self.by_length:
-            return np.ones(1)
-        power = (products.share[..., None, :] * products.profile) @ np.square(products.stretch)
-        return np.tile(power, self.features.mean.shape[-1] // 2)
 
     @cached_property
     def by_length(self) -> bool:
@@ -380,11 +372,10 @@ def tables_of(
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
     bulk = yield from bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine, spectrum=spectrum)
-    off, lengths = None, None
+    off = None
     # They are effects of finite size, which the limit and the models of the papers are without.
     if products and rows == "network" and not problem.is_limit:
         off = OffResolved.of(groups.weight, bulk, _vectors(bulk.spike), sizes.d)
-        lengths = off.lengths
         bulk = replace(bulk, stretch=np.sqrt(off.stretch(groups.weight @ bulk.profile)))
     features = conditional_features(
         problem.activation,
@@ -394,7 +385,7 @@ def tables_of(
         finer * refine,
         dimension,
         any_loss=any_loss,
-        lengths=lengths,
+        lengths=None if off is None else off.lengths,
     )
     return Tables(features, groups, bulk, () if off is None else _products(off, features))
 

@@ -27,7 +27,7 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
-from gradstep.theory.step.transitions import smooth_rise
+from gradstep.theory.step.transitions import kept_below, smooth_rise
 
 __all__ = ["UNRESOLVED", "Groups", "neuron_groups", "resolved_share"]
 
@@ -444,7 +444,7 @@ def _bent_norm(step: StepStatistics, a: Array, mean: Array) -> tuple[Array, Arra
 def _at_most(added: Array, known: Array, bound: Array) -> Array:
     """Return what is added to a number, smoothly kept so small that the sum does not pass a bound of its size."""
     room = np.maximum(bound - np.sign(added) * known, _LEAST_ROOM * bound + NOTHING)
-    return np.asarray(added / (1 + (added / room) ** 4) ** 0.25)
+    return kept_below(added, room)
 
 
 def _polynomial(coefficients: Sequence[float], a: Array) -> Array:

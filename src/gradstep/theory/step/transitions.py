@@ -1,12 +1,20 @@
-"""Smooth change from one description to another where both hold, so that a search over a step meets no jump."""
+"""Smooth changes from one description to another, and smooth limits, so that a search over a step meets no jump."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gradstep.resolution import NOTHING
 
-__all__ = ["smooth_rise"]
+__all__ = ["kept_below", "smooth_rise"]
+
+
+def kept_below(values: NDArray[np.float64], most: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Return values that stay as they are where their size is far below a limit, and approach it smoothly beyond."""
+    return np.asarray(values / (1 + (values / most) ** 4) ** 0.25)
 
 
 def smooth_rise(value: float, low: float, high: float) -> float:

@@ -600,6 +600,7 @@ def _accelerated(image: _Image, start: _State, unit: float, most: int) -> tuple[
     """
     state, vector = image(start)
     best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0
+    solution = None
     points: list[Array] = []
     gaps: list[Array] = []
     for sweep in range(1, most + 1):
@@ -621,6 +622,7 @@ def _accelerated(image: _Image, start: _State, unit: float, most: int) -> tuple[
                 best_sweep = sweep
             if residual < best:
                 best, best_vector, best_gap = residual, vector, gap
+                solution = mapped if residual <= TOLERANCE else None
             points, gaps = [*points[-_MEMORY:], vector], [*gaps[-_MEMORY:], gap]
             move = gap
             if len(gaps) > 1:
@@ -629,7 +631,8 @@ def _accelerated(image: _Image, start: _State, unit: float, most: int) -> tuple[
             vector = vector + np.clip(damping * move, -_LARGEST_MOVE, _LARGEST_MOVE)
             damping = min(1.0, 1.5 * damping)
         state = _unpack(vector, state, unit)
-    return None, best, sweep
+    # Rounding may throw the residual about, between less than the tolerance and more.
+    return solution, best, sweep
 
 
 def _is_ridge(penalty: Penalty) -> bool:

@@ -48,9 +48,9 @@ _BORDER = 4
 _FAR = 10
 #: Steps to that border, and its error.
 _MAX_STEPS, _TOLERANCE = 100, 1e-13
-#: Distance to a cell, in the logarithm of the variance, within which a resolved direction is taken from that cell.
-_NEAREST = 0.2
-#: Where more is to be taken from a cell than it has, nothing is left. Its number comes to zero smoothly, over about
+#: Width of the Gaussian weight by which laws are smoothed, in the logarithm of the variance.
+_WIDTH = 0.3
+#: Where more directions are to be taken than there are, none is left. Their number comes to zero smoothly, over about
 #: this share of it.
 _ROUND = 0.01
 #: Least variance of a group in a cell, over the mean of all groups.
@@ -85,18 +85,17 @@ class OffResolved(NamedTuple):
     def of(cls, weight: Array, bulk: Bulk, resolved: Array, d: float) -> OffResolved:
         """Return the cells.
 
-        The resolved directions are orthonormal vectors of shape (resolved, special). Each cell has as much less of a
-        direction as the vectors have in it, where it has as much.
+        The resolved directions are orthonormal vectors of shape (resolved, special).
         """
         # Where the bulk is that of isotropic rows the spike is none of its directions.
         count, gain = bulk.share * (d if bulk.spike.any() else d - 1), weight @ bulk.profile
         # Far out, a law has a part of a direction only: draws that few have. Their power is left to shorter directions.
         shorter = kept_below(gain, _HIGHEST * _longest(count, gain)) / gain
         shorter /= np.average(shorter, weights=count)  # where all are alike they stay as they are
-        number, variance, _ = _gathered(weight, count / shorter, shorter * bulk.profile, _CELLS)
+        count, variance = count / shorter, shorter * bulk.profile
         if len(resolved):
-            taken = np.square(resolved).sum(axis=0) @ _near(weight @ bulk.special_profile, weight @ variance) / number
-            number *= _ROUND * np.logaddexp(0.0, (1 - taken) / _ROUND)
+            count = _without(count, weight @ variance, np.square(resolved), weight @ bulk.special_profile)
+        number, variance, _ = _gathered(weight, count, variance, _CELLS)
         return cls(weight, number, variance * ((d - 1) / (variance @ number))[:, None], d - 1)
 
     def repeated(self, times: int) -> OffResolved:
@@ -204,12 +203,26 @@ def _place(gain: Array) -> Array:
     return np.log1p(gain / _FLOOR)
 
 
-def _near(gain: Array, cells: Array) -> Array:
-    """Return how directions of some variances are shared between cells of others: smoothly, most in the nearest.
+def _without(count: Array, gain: Array, shares: Array, special: Array) -> Array:
+    """Return how many directions of the variances `gain` are left off orthonormal vectors.
 
-    Shape (directions, cells).
+    The vectors have the `shares` in directions of the variances `special`, shape (vectors, special).
+
+    Off one of several directions that are long, the longest are shorter. With the covariance ``C``, the projection
+    ``P`` off a vector ``u`` and ``mk = u^T C^k u``, the traces of ``C``, ``C^2`` and ``C^3`` are larger than those of
+    powers of ``P C P`` by ``m1``, ``2 m2 - m1^2`` and ``3 m3 - 3 m1 m2 + m1^3``. So one direction is taken, of the mean
+    variance ``m1``, but the variances deviate from this mean ``sqrt(2)`` times as much as those that ``u`` has: then
+    the first two are these, and so is the third, but for a central moment that is ``2 sqrt(2)`` times that of ``u``
+    instead of three times.
     """
-    place, of_cell = _place(gain), _place(cells)
-    distance = np.clip(place, of_cell[0], of_cell[-1])[:, None] - of_cell
-    share = (distance**2 + _NEAREST**2) ** -2.0
-    return np.asarray(share / share.sum(axis=1, keepdims=True))
+    mean = (shares @ special)[:, None]
+    removed = np.clip(mean + math.sqrt(2) * (special - mean), gain.min(), gain.max())
+    place = _place(gain)
+
+    def smoothed(places: Array, numbers: Array) -> Array:
+        # Both laws are smoothed alike, so that nodes of one need not be those of the other.
+        return np.asarray(np.exp(-np.square((place[:, None] - places) / _WIDTH) / 2) @ numbers)
+
+    share = smoothed(_place(removed).ravel(), shares.ravel()) / np.maximum(smoothed(place, count), NOTHING)
+    share *= mean.sum() / max(gain @ (count * share), NOTHING)
+    return np.asarray(count * _ROUND * np.logaddexp(0.0, (1 - share) / _ROUND))

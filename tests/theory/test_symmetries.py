@@ -108,7 +108,7 @@ _SHARED = {"d": 200, "width": 200, "n_step": 400, "n": 400, "ridge": 10.0, "nois
 RANDOM = [*_random_problems(16), *({**_SHARED, "output_scale": "1/sqrt(N)", **random} for random in FOUND)]
 NAMES = [f"{number}" for number in range(len(RANDOM))]
 #: Cells of directions follow the nodes of a rule, which rounding moves: after a strong step these problems feel it.
-FELT = {"4": 4e-6, "5": 4e-4, "8": 4e-6, "14": 4e-6, "17": 2e-5, "18": 3e-4}
+FELT = {"5": 4e-4, "18": 4e-4}
 #: Every activation once.
 FEW = NAMES[:8]
 
@@ -504,10 +504,9 @@ def test_no_jump_where_one_description_gives_way_to_another(share, changes, low,
     edges = list(_edges(lambda size: share(problem(size)), low, high))
     for below, above in edges:
         # Beside rounding, which also moves errors away from an edge: cells of directions follow the nodes of a rule.
-        one, other = (gs.predict(problem(size)).test_error for size in (below, above))
-        assert one == pytest.approx(other, rel=1e-5)
-        one, other = (gs.predict_spread(problem(size)).test_error for size in (below, above))
-        assert one == pytest.approx(other, rel=1e-6)
+        for solved in (gs.predict, gs.predict_spread):
+            one, other = (solved(problem(size)).test_error for size in (below, above))
+            assert one == pytest.approx(other, rel=1e-5)
     # Between the edges the two descriptions differ: without the mean over both there would be a jump.
     middle = problem(float(np.sqrt(edges[0][1] * edges[1][0])))
     (_, first), (_, second) = result_of(stepped_networks(middle))

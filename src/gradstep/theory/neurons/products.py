@@ -49,7 +49,7 @@ _FAR = 10
 #: Steps to that border, and its error.
 _MAX_STEPS, _TOLERANCE = 100, 1e-13
 #: Width of the Gaussian weight by which laws are smoothed, in the logarithm of the variance.
-_WIDTH = 0.3
+_WIDTH = 0.25
 #: Where more directions are to be taken than there are, none is left. Their number comes to zero smoothly, over about
 #: this share of it.
 _ROUND = 0.01
@@ -215,6 +215,7 @@ def _without(count: Array, gain: Array, shares: Array, special: Array) -> Array:
     the first two are these, and so is the third, but for a central moment that is ``2 sqrt(2)`` times that of ``u``
     instead of three times.
     """
+    special = np.minimum(special, gain.max())
     mean = (shares @ special)[:, None]
     removed = np.clip(mean + math.sqrt(2) * (special - mean), gain.min(), gain.max())
     place = _place(gain)

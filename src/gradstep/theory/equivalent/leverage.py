@@ -236,15 +236,17 @@ class LeverageTable:
         group's own. What is left of a slope is the group's own, like the variance, and so are slopes along other
         directions than those of the inputs.
         """
-        share, (slope, *others) = self.fraction[:, None], [kind.average for kind in self.kinds]
+        share, slope = self.fraction[:, None], self.linear.average
         mean = share @ slope
         weighed = mean * self.weight[:, None]
         # An even activation has groups with opposite slopes: nothing in common.
         power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
         shared = (slope @ weighed.mT) / power * mean
         common, rest = shared**2, (slope - shared) ** 2 + self.variance
-        for other in others:
-            rest = rest + other**2
+        for other in self.kinds[1:]:
+            # A single direction has little of the leverage, however long it is.
+            number = np.minimum(other.share.sum(axis=1), 1.0)
+            rest = rest + number[:, None, None] * other.average**2
         mean_common, mean_rest = ((share @ part)[:, 0] for part in (common, rest))
         averages = (np.vecdot(mean, self.weight) for mean in (mean_common, mean_rest))
         of_slopes, nonlinear = np.broadcast_arrays(*averages)

@@ -107,6 +107,9 @@ class Tables:
     bulk: Bulk
     #: Classes of the products of two coordinates, and of three; or none where they count as noise of each neuron's own.
     products: tuple[Products, ...] = ()
+    #: The single direction that the means of the features are along; or none in the limit of large sizes, where the
+    #: leverage along few directions vanishes.
+    alone: tuple[Products, ...] = ()
 
     @cached_property
     def shared(self) -> Tables:
@@ -121,6 +124,7 @@ class Tables:
         """
         features, bulk = self.features, self.bulk
         kind = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * len(self.products)
+        kind = 2 * kind + len(self.alone)
         classes = len(bulk.share) + sum(len(each.share) for each in self.products)
         return (*features.mean.shape, classes, len(bulk.teacher), kind, self._lengths.shape[1])
 
@@ -165,6 +169,7 @@ class Tables:
         if self.products:
             # The rest is noise. The parts along products have errors, which must not make its variance negative.
             variance = np.maximum(variance, _LEAST_NOISE * features.variance)
+        kinds += [self._directions(features.mean, each) for each in self.alone]
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
 
     def _directions(self, slope: Array, classes: Bulk | Products) -> Directions:
@@ -387,7 +392,9 @@ def tables_of(
         any_loss=any_loss,
         lengths=None if off is None else off.lengths,
     )
-    return Tables(features, groups, bulk, () if off is None else _products(off, features))
+    if off is None:
+        return Tables(features, groups, bulk)
+    return Tables(features, groups, bulk, _products(off, features), (off.one_more,))
 
 
 def _tables_in_plane(
@@ -445,6 +452,7 @@ def _tables_in_plane(
         # Nodes of the length would take several times as long: it is a slope of the means here.
         lengths=None if off is None else off.lengths,
     )
+    # The means depend on both directions in many ways: to solve for their leverage would take many times as long.
     return Tables(features, groups, bulk, () if off is None else _products(off, features))
 
 
@@ -491,6 +499,7 @@ def stacked(members: Sequence[Tables]) -> Tables:
         _stacked([t.groups for t in members]),
         _stacked([t.bulk for t in members]),
         tuple(_stacked(list(each)) for each in zip(*(t.products for t in members), strict=True)),
+        tuple(_stacked(list(each)) for each in zip(*(t.alone for t in members), strict=True)),
     )
 
 

@@ -104,6 +104,15 @@ class OffResolved(NamedTuple):
         return OffResolved(weight, self.number, variance, self.directions)
 
     @property
+    def one_more(self) -> Products:
+        """A single direction along which all neurons of a group have the same component, as the means have.
+
+        Docs, "Uniform equivalent", equation (E10a).
+        """
+        share = np.array([1 / self.directions])
+        return Products(share, np.full((len(self.weight), 1), self.directions), np.ones((1, 2)))
+
+    @property
     def _stretch_of_unit(self) -> float:
         """By how much the length of an input, one standard deviation, changes a coordinate of a mean variance one."""
         square = float(self.number @ np.square(self.weight @ self.variance)) / self.directions

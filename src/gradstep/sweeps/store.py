@@ -22,7 +22,7 @@ from gradstep.whole_file import replace_file
 __all__ = ["RESULT_VERSION", "Store", "StoreError", "set_aside", "write_whole"]
 
 #: Raise it when a task's result changes for the same settings and seed: files of other versions are not used.
-RESULT_VERSION = 37
+RESULT_VERSION = 38
 
 #: Temporary files this old, in seconds, are of writers that were killed: a live one needs its own for milliseconds.
 _STALE = 24 * 3600.0

@@ -112,8 +112,8 @@ def lost_inverse(equations: LeverageEquations, point: Leverage) -> Leverage:
 
 
 def lost_coupling(original: Function) -> Function:
-    def faulty(table: Any, point: Leverage) -> np.ndarray:
-        matrix: np.ndarray = original(table, point)
+    def faulty(table: Any, point: Leverage, **options: Any) -> np.ndarray:
+        matrix: np.ndarray = original(table, point, **options)
         nodes = point.leverage.shape[1]
         matrix[:, :nodes, nodes:] -= point.variance.mT / 2
         matrix[:, nodes:, :nodes] -= point.variance / 2
@@ -123,8 +123,8 @@ def lost_coupling(original: Function) -> Function:
 
 
 def lost_groups(original: Function) -> Function:
-    def faulty(table: Any, point: Leverage) -> np.ndarray:
-        matrix: np.ndarray = original(table, point)
+    def faulty(table: Any, point: Leverage, **options: Any) -> np.ndarray:
+        matrix: np.ndarray = original(table, point, **options)
         nodes = point.leverage.shape[1]
         matrix[:, nodes:, nodes:] *= 1.001
         return matrix

@@ -77,7 +77,7 @@ def test_neurons_that_are_alike_take_two_steps(activation, n):
     sizes = {"d": 1000, "width": 2000, "n_step": 4000, "n": n, "eta": gs.Step(1.0, 0.5), "ridge": 2.0}
     problem = gs.Problem(activation=activation, teacher="sin", **sizes, noise=0.1, readout="constant")
     prediction = gs.predict(problem, bulk="isotropic")
-    # It does not know the leverage of the means, which count most where their average is not zero.
+    # The first guess does not know the leverage of the means, which is largest where a feature has a mean.
     assert prediction.iterations <= (3 if activation == "softplus" else 2)
     assert prediction.residual <= 1e-10
 

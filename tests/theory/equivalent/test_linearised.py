@@ -121,9 +121,9 @@ def test_a_matrix_solves_what_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(LinearisedByPairs, "response", inexact)
         return point
 
-    def whole(*arguments: Any) -> Linearised:
+    def whole(*arguments: Any, **options: Any) -> Linearised:
         asked.append(Linearised)
-        return linearised(*arguments)
+        return linearised(*arguments, **options)
 
     monkeypatch.setattr(uniform, "solve_leverage", with_a_fault_behind_it)
     monkeypatch.setattr(uniform, "linearised", whole)

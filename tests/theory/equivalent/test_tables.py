@@ -49,7 +49,7 @@ def test_means_add_their_leverage_and_load(readout):
     assert 1 / one[nodes:] - 1 / other[nodes:] == pytest.approx(load, rel=1e-6, abs=1e-9)
     # Every function that the fit can use takes up one sample and one neuron.
     functions = found.point.sample_weight[0] @ leverage
-    assert 1 < functions < 5
+    assert 0.8 < functions < 5
     assert functions == pytest.approx(200 * network.tables.groups.weight @ (load * found.point.resolvent[0]))
     # More leverage leaves less of the residuals.
     assert found.train_error[0] < without.train_error[0]
@@ -59,7 +59,8 @@ def test_means_add_their_leverage_and_load(readout):
 def test_a_single_function_is_fitted_as_by_least_squares(n):
     """So strong a penalty that the fit uses nothing but the spike: one function is fitted to few noisy labels.
 
-    The training error of least squares is ``1 - 1/n`` of the noise. The test error is ``1 / (n - 2)`` of it.
+    The training error of least squares is ``1 - 1/n`` of the noise. The test error is ``1 / (n - 2)`` of it, and that
+    of the equations is larger by a term of order ``1 / n^2``.
     """
     problem = gs.Problem(
         activation="x", teacher="x", readout="constant", d=10**6, width=1000, n=n, n_step=10**9,

@@ -631,7 +631,7 @@ def _accelerated(image: _Image, start: _State, unit: float, most: int) -> tuple[
             vector = vector + np.clip(damping * move, -_LARGEST_MOVE, _LARGEST_MOVE)
             damping = min(1.0, 1.5 * damping)
         state = _unpack(vector, state, unit)
-    # Rounding may throw the residual about, between less than the tolerance and more.
+    # Rounding may move the last residuals to either side of the tolerance.
     return solution, best, sweep
 
 

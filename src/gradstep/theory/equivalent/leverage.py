@@ -708,16 +708,16 @@ def _average_neuron(
     return 1 / a, damping
 
 
-def _mean_square(directions: Directions, matrices: Whole | Core, density: _Array) -> _Array:
+def _mean_square(directions: Directions, matrices: Whole | Core, density: _Array, *, by_pairs: bool) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes.
 
     A square at two nodes is a form in the products of two slopes. Where there are fewer of these products than nodes,
-    it is quicker to take the mean of these forms.
+    it is quicker to take the mean of these forms, as is done with `by_pairs`.
     """
     slopes, classes = directions.slopes_of(matrices), directions.profile.shape[1]
     nodes = slopes.shape[2]
     numbers, products = classes * nodes**2, directions.parts * SymmetricPairs.number(slopes.shape[1])
-    if _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
+    if by_pairs and _NUMBER_OF_PAIRS * products**2 + _MATRIX_OF_PAIRS < numbers:
         known, square = _pairs_of_slopes(directions, matrices, density)
         return np.asarray(known.mT @ square @ known)
     if numbers <= _AT_ONCE:
@@ -762,10 +762,11 @@ def _mixed_squares(directions: Directions, values: _Array) -> _Array:
     return directions.mixed(np.square(values, out=values))
 
 
-def couplings(table: LeverageTable, point: Leverage) -> _Array:
+def couplings(table: LeverageTable, point: Leverage, *, by_pairs: bool = True) -> _Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
-    The matrix is symmetric and has no negative entries.
+    The matrix is symmetric and has no negative entries. Without `by_pairs` it takes more time, and keeps more digits
+    where the terms of a leverage cancel.
 
     Docs, "Uniform equivalent", equation (E16).
     """
@@ -773,20 +774,20 @@ def couplings(table: LeverageTable, point: Leverage) -> _Array:
     matrix = np.zeros((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
     matrix[:, nodes:, :nodes] = point.variance
     for kind, matrices in zip(table.kinds, point.matrices, strict=True):
-        matrix[:, :nodes, :nodes] += _mean_square(kind, matrices, point.density)
+        matrix[:, :nodes, :nodes] += _mean_square(kind, matrices, point.density, by_pairs=by_pairs)
         matrix[:, nodes:, :nodes] += _mixed_squares(kind, matrices.of_groups_and_nodes(kind))
         matrix[:, nodes:, nodes:] += _mixed_squares(kind, matrices.of_groups())
     matrix[:, :nodes, nodes:] = matrix[:, nodes:, :nodes].mT
     return matrix
 
 
-def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
-    """Return the equations near a point, as a matrix.
+def linearised(equations: LeverageEquations, point: Leverage, *, by_pairs: bool = True) -> Linearised:
+    """Return the equations near a point, as a matrix, for which `by_pairs` is as in `couplings`.
 
     Docs, "Uniform equivalent", equation (E15).
     """
     into, out = _units(equations, point)
-    matrix = couplings(equations.table, point)
+    matrix = couplings(equations.table, point, by_pairs=by_pairs)
     np.negative(matrix, out=matrix)
     matrix.reshape(len(matrix), -1)[:, :: matrix.shape[1] + 1] += into * out
     return Linearised(matrix, into, out)

@@ -107,8 +107,8 @@ class Tables:
     bulk: Bulk
     #: Classes of the products of two coordinates, and of three; or none where they count as noise of each neuron's own.
     products: tuple[Products, ...] = ()
-    #: The single direction that the means of the features are along; or none in the limit of large sizes, where the
-    #: leverage along few directions vanishes.
+    #: The single direction along which the features have their means. There is none in the limit of large sizes, in
+    #: models of papers, without products, and where two directions are resolved.
     alone: tuple[Products, ...] = ()
 
     @cached_property

@@ -461,7 +461,7 @@ def _response(
         return near, changes
     changes += near.response(sources - near.times(changes), nodes)
     if isinstance(near, LinearisedByPairs) and not _solves(near, sources, changes):
-        return _response(equations, point, linearised(equations, point), sources)
+        return _response(equations, point, linearised(equations, point, by_pairs=False), sources)
     return near, changes
 
 
@@ -531,15 +531,35 @@ def solve(
     NotConverged
         If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
     """
-    features, weight = tables.features, tables.features.weight
     equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
     point, iterations = solve_leverage(equations, tolerance)
     readout = _along_readout(equations, point, tables.groups)
     means = _means(equations, point, tables, readout, weight_offset, tolerance)
+    given = tables, means, np.square(noise), weight_offset, iterations, tolerance
+    try:
+        return _responded(equations, point, near_point(equations, point), *given)
+    except NotConverged:
+        if not tables.alone:
+            raise
+        # Far out on the nodes the means are long, and pairs of their slopes cancel: squares of sums keep more digits.
+        return _responded(equations, point, linearised(equations, point, by_pairs=False), *given)
 
+
+def _responded(
+    equations: LeverageEquations,
+    point: Leverage,
+    near: Linearised | LinearisedByPairs,
+    tables: Tables,
+    means: _Means,
+    noise_square: Array,
+    weight_offset: WeightOffset | None,
+    iterations: int,
+    tolerance: float,
+) -> UniformSolution:
+    """Return the solution of `solve` from a fixed point, the means and the equations near the point."""
+    features, weight, samples, ridge = tables.features, tables.features.weight, equations.samples, equations.ridge
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
-    nodes, noise_square = point.leverage.shape[1], np.square(noise)
-    near = near_point(equations, point)
+    nodes = point.leverage.shape[1]
     sources = _sources(equations, point, tables, means, noise_square, weight_offset)
     sources -= near.times_groups(means.shift)
     try:
@@ -563,7 +583,7 @@ def solve(
         check_response(near, sources, changes)
         least = tables.hidden_square + noise_square[:, None]
         check_errors(_given_spike(conditional, features), _given_spike(least, features), label_power)
-        if population is None:
+        if equations.population is None:
             explained = features.teacher_mean * means.learned + np.vecdot(tables.teacher_slopes.mT, means.slopes.mT)
             unexplained = features.teacher_square + noise_square[:, None] - explained
             check_loss(train_loss, np.vecdot(weight, point.remaining * unexplained), label_power)

@@ -217,12 +217,14 @@ def _without(count: Array, gain: Array, shares: Array, special: Array) -> Array:
 
     The vectors have the `shares` in directions of the variances `special`, shape (vectors, special).
 
-    Off one of several directions that are long, the longest are shorter. With the covariance ``C``, the projection
-    ``P`` off a vector ``u`` and ``mk = u^T C^k u``, the traces of ``C``, ``C^2`` and ``C^3`` are larger than those of
-    powers of ``P C P`` by ``m1``, ``2 m2 - m1^2`` and ``3 m3 - 3 m1 m2 + m1^3``. So one direction is taken, of the mean
-    variance ``m1``, but the variances deviate from this mean ``sqrt(2)`` times as much as those that ``u`` has: then
-    the first two are these, and so is the third, but for a central moment that is ``2 sqrt(2)`` times that of ``u``
-    instead of three times.
+    The vectors are no eigenvectors. To project one of them out makes the longest directions shorter. With the
+    covariance ``C``, the projection ``P`` off a vector ``u`` and ``mk = u^T C^k u``, the traces of ``C``, ``C^2`` and
+    ``C^3`` are larger than those of powers of ``P C P`` by ``m1``, ``2 m2 - m1^2`` and ``3 m3 - 3 m1 m2 + m1^3``. So
+    one direction is taken, of the mean variance ``m1``, but the variances deviate from this mean ``sqrt(2)`` times as
+    much as those that ``u`` has. This would be right for the first two traces, and for the third but for the third
+    central moment of ``u``, which counts ``2 sqrt(2)`` times in place of three times. Variances outside the law are
+    moved to its ends, the smoothing moves others to where there are more directions, and products of two vectors are
+    left out: less is taken from the longest directions than should be.
     """
     special = np.minimum(special, gain.max())
     mean = (shares @ special)[:, None]

@@ -81,8 +81,8 @@ def shifted(changes: np.ndarray, nodes: int) -> None:
 def moved(change: Callable[[LeverageEquations, Leverage], Leverage]) -> Function:
     """Return a fault of the fixed point, whose residual says nothing of it."""
     return lambda original: (
-        lambda equations, tolerance: (
-            change(equations, (found := original(equations, tolerance))[0]),
+        lambda equations, tolerance, **options: (
+            change(equations, (found := original(equations, tolerance, **options))[0]),
             found[1],
         )
     )
@@ -171,9 +171,9 @@ def test_a_refinement_mends_a_fault_of_the_response(problem: str, monkeypatch: p
     expected = gs.predict(PROBLEMS[problem])
     solve, response = uniform.solve_leverage, Linearised.response
 
-    def with_a_fault_behind_it(*arguments: Any) -> Any:
+    def with_a_fault_behind_it(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(Linearised, "response", response)  # Newton's own steps are right
-        point = solve(*arguments)
+        point = solve(*arguments, **options)
         monkeypatch.setattr(Linearised, "response", changed(doubled)(response))
         return point
 

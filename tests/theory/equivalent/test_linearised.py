@@ -115,9 +115,9 @@ def test_a_matrix_solves_what_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(type(near))
         return 1.01 * response(near, *arguments)  # a refinement leaves a ten-thousandth
 
-    def with_a_fault_behind_it(*arguments: Any) -> Any:
+    def with_a_fault_behind_it(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(LinearisedByPairs, "response", response)  # Newton's own steps are right
-        point = solve(*arguments)
+        point = solve(*arguments, **options)
         monkeypatch.setattr(LinearisedByPairs, "response", inexact)
         return point
 

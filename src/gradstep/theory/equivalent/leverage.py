@@ -852,22 +852,26 @@ def couplings_times(
     return np.asarray(np.matvec(couplings(equations.table, point), changes))
 
 
-def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
+def solve_leverage(
+    equations: LeverageEquations, tolerance: float = TOLERANCE, *, stable: bool = False
+) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
 
     The largest true residual allowed is `tolerance`, a difference of logarithms between the two sides. What is returned
     is evaluated at the solution and has its residual. It comes with the Newton steps taken, the most over the batch.
-    Raises `NotConverged` if any member of the batch does not reach `tolerance`.
+    Raises `NotConverged` if any member of the batch does not reach `tolerance`. With `stable`, matrices are as in
+    `evaluate`; without, they are where that is needed.
 
     Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
     """
     # Lost digits, and numbers that leave their range, show in the residual.
-    try:
-        found = _newton(equations, tolerance, stable=False)
-        if not _cancelled(equations, found[0]):
-            return found
-    except (NotConverged, np.linalg.LinAlgError):
-        pass
+    if not stable:
+        try:
+            found = _newton(equations, tolerance, stable=False)
+            if not _cancelled(equations, found[0]):
+                return found
+        except (NotConverged, np.linalg.LinAlgError):
+            pass
     try:
         return _newton(equations, tolerance, stable=True)
     except np.linalg.LinAlgError as error:

@@ -532,31 +532,30 @@ def solve(
         If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
     """
     equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
-    point, iterations = solve_leverage(equations, tolerance)
-    readout = _along_readout(equations, point, tables.groups)
-    means = _means(equations, point, tables, readout, weight_offset, tolerance)
-    given = tables, means, np.square(noise), weight_offset, iterations, tolerance
+    given = equations, tables, np.square(noise), weight_offset, tolerance
     try:
-        return _responded(equations, point, near_point(equations, point), *given)
+        return _solved(*given)
     except NotConverged:
         if not tables.alone:
             raise
-        # Far out on the nodes the means are long, and pairs of their slopes cancel: squares of sums keep more digits.
-        return _responded(equations, point, linearised(equations, point, by_pairs=False), *given)
+        # The means may be so long that pairs of their slopes cancel, and that an inverse loses its digits.
+        return _solved(*given, careful=True)
 
 
-def _responded(
+def _solved(
     equations: LeverageEquations,
-    point: Leverage,
-    near: Linearised | LinearisedByPairs,
     tables: Tables,
-    means: _Means,
     noise_square: Array,
     weight_offset: WeightOffset | None,
-    iterations: int,
     tolerance: float,
+    *,
+    careful: bool = False,
 ) -> UniformSolution:
-    """Return the solution of `solve` from a fixed point, the means and the equations near the point."""
+    """Return what `solve` does, if `careful` by matrices that take more time and keep more digits."""
+    point, iterations = solve_leverage(equations, tolerance, stable=careful)
+    near = linearised(equations, point, by_pairs=False) if careful else near_point(equations, point)
+    readout = _along_readout(equations, point, tables.groups)
+    means = _means(equations, point, tables, readout, weight_offset, tolerance)
     features, weight, samples, ridge = tables.features, tables.features.weight, equations.samples, equations.ridge
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
     nodes = point.leverage.shape[1]

@@ -257,6 +257,29 @@ def test_errors_of_networks_in_few_directions(changes, part):
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"damping": 1.0},
+        {"damping": 0.1, "n_step": 90},
+        {"damping": 1.0, "readout": "gaussian"},
+        {"damping": 0.3, "activation": "tanh"},
+        {"damping": 1.0, "activation": "x+.3*(x**2-1)", "eta": gs.Step(1.0, 0.5)},
+        {"inputs": gs.Inputs.power_law(0.4), "n_step": 90},
+        {"inputs": gs.Inputs.power_law(0.4), "n_step": 90, "damping": 1.0},
+        {"inputs": gs.Inputs([4, 0.5], [0.15, 0.85]), "n_step": 90, "readout": "gaussian"},
+    ],
+)
+def test_errors_of_damped_steps_and_correlated_inputs_in_few_directions(changes):
+    sizes = {"d": 300, "width": 400, "n": 700, "n_step": 30, "ridge": 5.0, "activation": "relu"}
+    problem = gs.Problem(**{**SIZES, **sizes, "eta": gs.Step(1.5, 0.5), **changes})
+    networks, predicted = gs.simulate(problem, seeds=64), gs.predict(problem)
+    for name in ("test_error", "train_error"):
+        mean, error = float(networks.mean(name)), float(networks.standard_error(name))
+        assert abs(getattr(predicted, name) - mean) < 0.01 * mean + 2.5 * error
+
+
+@pytest.mark.statistical
 @pytest.mark.parametrize("inputs", [None, gs.Inputs([3, 0.5], [0.2, 0.8], [0.6, 0.4])])
 def test_products_and_lengths_balance_at_the_peak_of_an_even_feature(inputs):
     # With products alone the error would be 3 % too small, with lengths alone as much too large.

@@ -18,7 +18,7 @@ PROBLEM = gs.Problem(activation="tanh", teacher="sin(x)", readout="constant", et
 def solutions(problem):
     """Return the tables and the solution, without what the means add to leverages; and the solution with it."""
     ((_, network),) = result_of(stepped_networks(problem))
-    without = replace(network, tables=replace(network.tables, alone=()))
+    without = replace(network, tables=replace(network.tables, along_means=()))
     return without.tables, solution_of(without, problem), solution_of(network, problem)
 
 
@@ -40,7 +40,7 @@ def test_means_add_their_leverage_and_load(readout):
     state = np.log(np.concatenate([found.point.leverage, found.point.resolvent], axis=1))
     both = [
         evaluate(LeverageEquations(tables.shared.leverage_table, *sizes), state)
-        for tables in (network.tables, replace(network.tables, alone=()))
+        for tables in (network.tables, replace(network.tables, along_means=()))
     ]
     leverage, load = leverage_of_means(network.tables, problem, found)
     nodes = len(leverage)
@@ -75,7 +75,23 @@ def test_the_limit_and_models_of_papers_are_without_it():
     limit = PROBLEM.replace(d=np.inf, width="2d", n="0.6d", n_step="4d", ridge="0.02d")
     for problem, rows in ((limit, "network"), (PROBLEM, "isotropic")):
         ((_, network),) = result_of(stepped_networks(problem, rows))
-        assert network.tables.alone == ()
+        assert network.tables.along_means == ()
+
+
+def test_a_plane_is_without_it():
+    problem = PROBLEM.replace(activation="relu", teacher="x**2-1", n_step=2000)
+    described = result_of(stepped_networks(problem, plane=True))
+    assert {len(network.tables.along_means) for _, network in described if network.tables.in_plane} == {0}
+
+
+def test_problems_of_unlike_sizes_are_solved_together():
+    """Their tables are filled up, and each has the direction of its own dimension."""
+    changes = ({}, {"d": 60, "n": 90}, {"d": 150, "width": 120, "activation": "sin"}, {"d": 60, "readout": "gaussian"})
+    problems = [PROBLEM.replace(**change) for change in changes]
+    for found, problem in zip(gs.predict_many(problems), problems, strict=True):
+        alone = gs.predict(problem)
+        assert found.test_error == pytest.approx(alone.test_error, rel=1e-9)
+        assert found.train_error == pytest.approx(alone.train_error, rel=1e-9)
 
 
 def test_training_errors_of_few_samples():
@@ -103,6 +119,7 @@ def test_errors_of_few_samples(changes):
     problem = PROBLEM.replace(**changes)
     networks = gs.simulate(problem, seeds=600)
     predicted, (_, without, _) = gs.predict(problem), solutions(problem)
+    # What is left out is of the order of one over sixty samples, and larger in test errors.
     for name, rest in (("train_error", 0.01), ("test_error", 0.02)):
         mean, error = float(networks.mean(name)), float(networks.standard_error(name))
         assert abs(getattr(predicted, name) - mean) < 3 * error + rest * mean

@@ -109,7 +109,7 @@ class Tables:
     products: tuple[Products, ...] = ()
     #: The single direction along which the features have their means. There is none in the limit of large sizes, in
     #: models of papers, without products, and where two directions are resolved.
-    alone: tuple[Products, ...] = ()
+    along_means: tuple[Products, ...] = ()
 
     @cached_property
     def shared(self) -> Tables:
@@ -123,8 +123,8 @@ class Tables:
         Of one problem, without a leading axis.
         """
         features, bulk = self.features, self.bulk
-        kind = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * len(self.products)
-        kind = 2 * kind + len(self.alone)
+        kind = int(self.joint) + 2 * int(self.in_plane) + 4 * int(self.by_length) + 8 * len(self.along_means)
+        kind += 16 * len(self.products)
         classes = len(bulk.share) + sum(len(each.share) for each in self.products)
         return (*features.mean.shape, classes, len(bulk.teacher), kind, self._lengths.shape[1])
 
@@ -169,7 +169,7 @@ class Tables:
         if self.products:
             # The rest is noise. The parts along products have errors, which must not make its variance negative.
             variance = np.maximum(variance, _LEAST_NOISE * features.variance)
-        kinds += [self._directions(features.mean, each) for each in self.alone]
+        kinds += [self._directions(features.mean, each) for each in self.along_means]
         return LeverageTable(variance, features.weight, self.groups.weight, tuple(kinds))
 
     def _directions(self, slope: Array, classes: Bulk | Products) -> Directions:
@@ -394,7 +394,7 @@ def tables_of(
     )
     if off is None:
         return Tables(features, groups, bulk)
-    return Tables(features, groups, bulk, _products(off, features), (off.one_more,))
+    return Tables(features, groups, bulk, _products(off, features), (off.along_means,))
 
 
 def _tables_in_plane(
@@ -499,7 +499,7 @@ def stacked(members: Sequence[Tables]) -> Tables:
         _stacked([t.groups for t in members]),
         _stacked([t.bulk for t in members]),
         tuple(_stacked(list(each)) for each in zip(*(t.products for t in members), strict=True)),
-        tuple(_stacked(list(each)) for each in zip(*(t.alone for t in members), strict=True)),
+        tuple(_stacked(list(each)) for each in zip(*(t.along_means for t in members), strict=True)),
     )
 
 

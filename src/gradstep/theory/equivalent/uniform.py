@@ -536,7 +536,7 @@ def solve(
     try:
         return _solved(*given)
     except NotConverged:
-        if not tables.alone:
+        if not tables.along_means:
             raise
         # The means may be so long that pairs of their slopes cancel, and that an inverse loses its digits.
         return _solved(*given, careful=True)

@@ -104,7 +104,7 @@ class OffResolved(NamedTuple):
         return OffResolved(weight, self.number, variance, self.directions)
 
     @property
-    def one_more(self) -> Products:
+    def along_means(self) -> Products:
         """A single direction along which all neurons of a group have the same component, as the means have.
 
         Docs, "Uniform equivalent", equation (E10a).
